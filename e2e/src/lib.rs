@@ -1,0 +1,1 @@
+//! The real binaries together.
