@@ -1,0 +1,34 @@
+//! `cw cancel`: asks for tasks to end.
+
+use super::Context;
+use crate::exit::Exit;
+use crate::failure::Result;
+use crate::task_id;
+
+/// What `cancel` takes.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The tasks, by id or a part of one
+    #[arg(required = true, value_name = "TASK")]
+    tasks: Vec<String>,
+}
+
+/// Cancels all of them; a failure of one does not spare the others.
+pub(crate) async fn run(args: Args, context: &mut Context) -> Result<Exit> {
+    let client = context.connect()?;
+    let tasks = task_id::find_all(&client, &args.tasks).await?;
+    let mut first_failure = None;
+    for id in tasks {
+        match client.cancel(id).await {
+            Ok(task) if context.out.json() => context.out.value(&task)?,
+            Ok(task) if task.row.state.is_done() => context.out.talk(&format!("{id} is {}", task.row.state)),
+            Ok(_) => context.out.talk(&format!("{id} was told to stop; `cw wait {id}` says when it has")),
+            Err(failure) => {
+                if let Some(earlier) = first_failure.replace(failure) {
+                    context.out.fail(&earlier);
+                }
+            }
+        }
+    }
+    first_failure.map_or(Ok(Exit::DONE), Err)
+}

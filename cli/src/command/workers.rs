@@ -1,0 +1,67 @@
+//! `cw workers`: who takes tasks, and who does not and why.
+
+use protocol::admin::WorkerView;
+use protocol::{RepoName, Timestamp};
+
+use super::Context;
+use crate::clock;
+use crate::exit::Exit;
+use crate::failure::Result;
+use crate::output::Mark;
+use crate::table::{Table, age};
+
+const STATE_COLUMN: usize = 1;
+
+/// What `workers` takes.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Not needed: listing is all that there is
+    #[arg(value_parser = ["list", "ls"], hide = true)]
+    list: Option<String>,
+}
+
+/// Lists workers.
+pub(crate) async fn run(_: Args, context: &mut Context) -> Result<Exit> {
+    let workers = context.connect()?.workers().await?;
+    let out = &mut context.out;
+    if out.json() {
+        out.value(&workers)?;
+    } else if out.quiet() {
+        let ids: String = workers.items.iter().map(|worker| format!("{}\n", worker.id)).collect();
+        out.bytes(ids.as_bytes())?;
+    } else if workers.items.is_empty() {
+        out.talk("no workers; start one with `cw-worker run`");
+    } else {
+        let paint = |column: usize, cell: &str| {
+            let mark = match cell {
+                "ready" => Mark::Good,
+                "draining" => Mark::Busy,
+                _ => Mark::Faint,
+            };
+            (column == STATE_COLUMN).then(|| out.mark(mark, cell))
+        };
+        let text = table(&workers.items, clock::now()).render(out.width(), paint);
+        out.bytes(text.as_bytes())?;
+    }
+    Ok(Exit::DONE)
+}
+
+fn table(workers: &[WorkerView], now: Timestamp) -> Table {
+    let mut table =
+        Table::new(&["WORKER", "STATE", "REPOS", "RUNNING", "SEEN", "VERSION", "CONFINEMENT", "RUNS", "WHY"]);
+    for worker in workers {
+        let repos: Vec<&str> = worker.repos.iter().map(RepoName::as_str).collect();
+        table.row([
+            worker.id.to_string(),
+            worker.state.as_str().to_owned(),
+            repos.join(","),
+            format!("{}/{}", worker.running, worker.slots),
+            format!("{} ago", age(now, worker.last_seen_at)),
+            worker.version.clone(),
+            worker.confinement.join(","),
+            worker.runs.join(","),
+            worker.why.clone().unwrap_or_default(),
+        ]);
+    }
+    table
+}
