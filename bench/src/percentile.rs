@@ -1,0 +1,36 @@
+//! What a set of measured times comes to. It never interpolates: every figure is a time that was measured.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+/// The spread of a set of times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(crate) struct Spread {
+    /// The time that half of them do not exceed.
+    pub(crate) p50: Duration,
+    /// The time that 99 in a hundred do not exceed.
+    pub(crate) p99: Duration,
+    /// The longest.
+    pub(crate) max: Duration,
+    /// How many were measured.
+    pub(crate) samples: usize,
+}
+
+impl Spread {
+    /// The spread of these times; `None` when there are none.
+    pub(crate) fn of(mut times: Vec<Duration>) -> Option<Self> {
+        times.sort_unstable();
+        let max = *times.last()?;
+        Some(Self { p50: nearest_rank(&times, 50), p99: nearest_rank(&times, 99), max, samples: times.len() })
+    }
+}
+
+/// The smallest time that at least `percent` in a hundred do not exceed. `sorted` is not empty, `percent` 1 to 100.
+fn nearest_rank(sorted: &[Duration], percent: usize) -> Duration {
+    let rank = (sorted.len() * percent).div_ceil(100);
+    sorted[rank.max(1) - 1]
+}
+
+#[cfg(test)]
+mod tests;
