@@ -2,16 +2,19 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 /// The spread of a set of times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(crate) struct Spread {
     /// The time that half of them do not exceed.
+    #[serde(rename = "p50_ms", serialize_with = "as_ms")]
     pub(crate) p50: Duration,
     /// The time that 99 in a hundred do not exceed.
+    #[serde(rename = "p99_ms", serialize_with = "as_ms")]
     pub(crate) p99: Duration,
     /// The longest.
+    #[serde(rename = "max_ms", serialize_with = "as_ms")]
     pub(crate) max: Duration,
     /// How many were measured.
     pub(crate) samples: usize,
@@ -24,6 +27,11 @@ impl Spread {
         let max = *times.last()?;
         Some(Self { p50: nearest_rank(&times, 50), p99: nearest_rank(&times, 99), max, samples: times.len() })
     }
+}
+
+/// Writes a time as milliseconds, for people and programs alike.
+pub(crate) fn as_ms<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_f64(time.as_secs_f64() * 1000.0)
 }
 
 /// The smallest time that at least `percent` in a hundred do not exceed. `sorted` is not empty, `percent` 1 to 100.

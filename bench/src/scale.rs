@@ -3,7 +3,7 @@
 mod fill;
 mod plans;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
@@ -17,7 +17,7 @@ use crate::load::http::{Connection, request};
 use crate::load::{self, Cycle as _, Submit as _};
 use crate::options::Queue;
 use crate::peers::connect;
-use crate::percentile::Spread;
+use crate::percentile::{Spread, as_ms};
 
 /// Done tasks that are stored.
 const SIZES: [u32; 4] = [1_000, 10_000, 100_000, 1_000_000];
@@ -44,11 +44,17 @@ pub(crate) struct Row {
     pub(crate) cycles_per_s: f64,
     /// Processor time of the coordinator.
     pub(crate) processor_us_per_cycle: f64,
+    #[serde(rename = "submit_ms", serialize_with = "as_ms")]
     pub(crate) submit: Duration,
+    #[serde(rename = "lease_ms", serialize_with = "as_ms")]
     pub(crate) lease: Duration,
+    #[serde(rename = "report_ms", serialize_with = "as_ms")]
     pub(crate) report: Duration,
+    #[serde(rename = "get_ms", serialize_with = "as_ms")]
     pub(crate) get: Duration,
+    #[serde(rename = "list_ms", serialize_with = "as_ms")]
     pub(crate) list: Duration,
+    #[serde(rename = "why_ms", serialize_with = "as_ms")]
     pub(crate) why: Duration,
 }
 
@@ -57,7 +63,7 @@ pub(crate) async fn measure(programs: &Programs, disk: &Disk, options: &Queue) -
     let state = disk.room("scale")?;
     let scene = Scene { programs, disk, options, state: state.path() };
     let models = scene.make_models().await?;
-    let db = database(state.path())?;
+    let db = state.path().join("queue.db");
     let mut rows = Vec::new();
     for size in SIZES {
         let stored = fill::stored(&db)?;
@@ -157,10 +163,4 @@ async fn time_get(coordinator: &Coordinator, path: &str) -> Result<Duration> {
 
 fn median(times: Vec<Duration>) -> Duration {
     Spread::of(times).map_or(Duration::ZERO, |spread| spread.p50)
-}
-
-/// The coordinator's database in its state directory.
-fn database(state: &Path) -> Result<PathBuf> {
-    let mut files = std::fs::read_dir(state)?.filter_map(|entry| Some(entry.ok()?.path()));
-    files.find(|file| file.extension().is_some_and(|end| end == "db")).context("no database in the state directory")
 }
