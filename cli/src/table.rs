@@ -45,9 +45,9 @@ impl Table {
                 widest.max(self.headings[column].width())
             })
             .collect();
-        if let (Some(terminal), Some(last)) = (terminal, widths.pop()) {
-            let taken: usize = widths.iter().map(|width| width + GAP.len()).sum();
-            widths.push(last.min(terminal.saturating_sub(taken).max(MIN_LAST_COLUMN)));
+        if let (Some(terminal), Some((last, others))) = (terminal, widths.split_last_mut()) {
+            let taken: usize = others.iter().map(|width| *width + GAP.len()).sum();
+            *last = (*last).min(terminal.saturating_sub(taken).max(MIN_LAST_COLUMN));
         }
         widths
     }

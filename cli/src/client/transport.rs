@@ -46,17 +46,17 @@ impl Address {
                 Err(bad("the path is not absolute"))
             };
         }
-        if !text.starts_with("http://") {
-            let is_tls = text.starts_with("https://");
-            return Err(bad(if is_tls { "the coordinator speaks plain http" } else { "not an address" }));
-        }
-        let url = Url::parse(text).map_err(|error| bad(&error.to_string()))?;
-        if !url.username().is_empty() || url.password().is_some() {
+        let authority = text.split_once("://").map_or("", |(_, rest)| rest.split('/').next().unwrap_or_default());
+        if authority.contains('@') {
             // Not repeated: what stands there is meant to be secret.
-            return Err(Failure::usage("coordinator: an address holds no user or password")
+            return Err(Failure::usage("coordinator: an address holds no user and no password")
                 .next("put the key into a file and name it by --key-file"));
         }
-        Ok(Self::Http(url))
+        match text.split_once("://") {
+            Some(("http", _)) => Url::parse(text).map(Self::Http).map_err(|error| bad(&error.to_string())),
+            Some(("https", _)) => Err(bad("the coordinator speaks plain http")),
+            _ => Err(bad("not an address")),
+        }
     }
 
     fn base(&self) -> String {

@@ -1,0 +1,136 @@
+//! Lists, and what is changed from the command line.
+
+use serde_json::{Value, json};
+
+use crate::peer::{Peer, answer};
+use crate::program::{ID, OTHER, User, binary, finish, task};
+
+fn page(items: Vec<Value>) -> Value {
+    json!({"items": items, "next_cursor": null})
+}
+
+fn two_tasks() -> Peer {
+    Peer::start(|request, _| match request.route().as_str() {
+        "GET /v1/tasks" => answer(page(vec![task(ID, "failed", Some("exit_nonzero")), task(OTHER, "running", None)])),
+        route if route.contains(OTHER) => answer(task(OTHER, "running", None)),
+        _ => answer(task(ID, "failed", Some("exit_nonzero"))),
+    })
+}
+
+#[test]
+fn list_is_a_table_for_people_and_the_page_for_programs() {
+    let peer = two_tasks();
+    let user = User::of(&peer);
+    let ran = user.run(&["list"]);
+    assert!(
+        ran.out.starts_with("TASK ") && ran.out.contains("failed exit_nonzero") && ran.out.contains("k=v"),
+        "{}",
+        ran.out
+    );
+    assert!(!ran.out.contains('\x1b'));
+    assert_eq!(user.run(&["--json", "ls"]).json()["items"][0], task(ID, "failed", Some("exit_nonzero")));
+    assert_eq!(user.run(&["-q", "list"]).out, format!("{ID}\n{OTHER}\n"));
+}
+
+#[test]
+fn filters_reach_the_coordinator_encoded() {
+    let peer = two_tasks();
+    User::of(&peer).run(&[
+        "list",
+        "--repo",
+        "r",
+        "--state",
+        "timed_out",
+        "--label",
+        "a=b c&d",
+        "--limit",
+        "7",
+        "--cursor",
+        "x/y",
+    ]);
+    assert_eq!(peer.requests()[0].path, "/v1/tasks?limit=7&repo=r&state=timed_out&label=a%3Db+c%26d&cursor=x%2Fy");
+}
+
+#[test]
+fn all_walks_the_pages() {
+    let peer = Peer::start(|request, _| {
+        let is_first = !request.path.contains("cursor");
+        answer(
+            json!({"items": [task(if is_first { ID } else { OTHER }, "running", None)], "next_cursor": is_first.then_some("next")}),
+        )
+    });
+    assert_eq!(User::of(&peer).run(&["-q", "list", "--all"]).out, format!("{ID}\n{OTHER}\n"));
+}
+
+#[test]
+fn end_of_an_id_is_enough() {
+    let user = User::of(&two_tasks());
+    assert!(user.run(&["get", &OTHER[20..]]).out.contains(OTHER));
+    assert_eq!(user.run(&["get", "zzzz"]).code, 3);
+    assert_eq!(user.run(&["get", &ID[..20]]).code, 2);
+    assert_eq!(user.run(&["get", ".."]).code, 2);
+}
+
+#[test]
+fn reader_that_goes_away_is_no_error() {
+    let peer = Peer::start(|_, _| answer(page(vec![task(ID, "running", None); 500])));
+    let user = User::of(&peer);
+    let script = format!("{{ {} list --limit 500; echo $? >&2; }} | head -n 1", binary().display());
+    let ran = finish(user.command("/bin/sh").args(["-c", &script]).spawn().unwrap());
+    assert!(ran.err == "141\n" || ran.err == "0\n", "{ran:?}");
+}
+
+#[test]
+fn repo_is_set_field_by_field() {
+    let peer = Peer::start(|_, _| {
+        answer(json!({"repo": "r", "agent": "claude", "max_running": null, "paused": true, "queued": 1, "running": 0}))
+    });
+    let user = User::of(&peer);
+    user.run(&["repos", "set", "r", "--agent", "claude", "--max-running", "none"]);
+    user.run(&["repos", "set", "r", "--max-running", "3", "--resume", "--agent", "none"]);
+    let ran = user.run(&["repos", "pause", "r"]);
+    assert!(ran.out.contains("paused"), "{ran:?}");
+    let bodies: Vec<Value> = peer.asked("PATCH /v1/repos/r").iter().map(|request| request.json()).collect();
+    let expected = [
+        json!({"agent": "claude", "max_running": null}),
+        json!({"agent": null, "max_running": 3, "paused": false}),
+        json!({"paused": true}),
+    ];
+    assert_eq!(bodies, expected);
+    assert_eq!(user.run(&["repos", "set", "r"]).code, 2);
+}
+
+#[test]
+fn key_is_shown_once_or_saved_for_its_owner_alone() {
+    let peer = Peer::start(|_, _| {
+        answer(json!({"id": "key_01hx5zzzzzzzzzzzzzzzzzzzz1", "role": "worker", "repos": ["r"], "name": null,
+            "created_at": "2026-01-01T00:00:00Z", "expires_at": null, "revoked_at": null, "key": "cwk_new"}))
+    });
+    let user = User::of(&peer);
+    let ran = user.run(&["keys", "create", "--role", "worker", "--repo", "r", "--ttl", "1h"]);
+    assert_eq!(ran.out, "id   key_01hx5zzzzzzzzzzzzzzzzzzzz1\nkey  cwk_new\n");
+    assert_eq!(peer.requests()[0].json(), json!({"role": "worker", "repos": ["r"], "ttl_s": 3600}));
+    assert_eq!(user.run(&["--json", "keys", "create", "--role", "client"]).json()["key"], "cwk_new");
+    let saved = user.run(&["keys", "create", "--role", "client", "--save", "key"]);
+    assert!(!saved.out.contains("cwk_new") && !saved.err.contains("cwk_new"), "{saved:?}");
+    let path = user.home.path().join("key");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "cwk_new\n");
+    use std::os::unix::fs::PermissionsExt as _;
+    assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(user.run(&["keys", "create", "--role", "client", "--save", "key"]).code, 2);
+    assert_eq!(peer.requests().len(), 3);
+    assert_eq!(user.run(&["keys", "create", "--role", "worker"]).code, 2);
+}
+
+#[test]
+fn cancel_of_several_goes_on_after_a_refusal() {
+    let peer = Peer::start(|request, _| {
+        if request.path.contains(ID) {
+            crate::peer::problem("already_done", 409, "it is done")
+        } else {
+            answer(task(OTHER, "cancelled", Some("cancelled")))
+        }
+    });
+    let ran = User::of(&peer).run(&["cancel", ID, OTHER]);
+    assert_eq!((ran.code, peer.requests().len()), (5, 2), "{ran:?}");
+}
