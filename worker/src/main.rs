@@ -1,1 +1,77 @@
-fn main() {}
+//! `cw-worker`: parse, trace, run, exit code. It decides nothing else.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use worker::config::{Config, LogFormat, RunArgs};
+use worker::{Exit, Stage};
+
+/// Takes tasks from a coordinator and runs them.
+#[derive(Parser)]
+#[command(name = "cw-worker", version)]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Take tasks and run them until told to stop.
+    Run(Box<RunArgs>),
+    /// Watch over the processes of one attempt; the worker starts this itself.
+    #[command(hide = true)]
+    Supervise,
+}
+
+fn main() -> ExitCode {
+    match Args::parse().command {
+        Command::Run(args) => run(&args),
+        Command::Supervise => worker::supervise(),
+    }
+}
+
+fn run(args: &RunArgs) -> ExitCode {
+    let done = Config::new(args).and_then(|config| {
+        trace(&args.log, config.log_format)?;
+        Ok(config)
+    });
+    let config = match done {
+        Ok(config) => config,
+        Err(error) => return fail(&error),
+    };
+    match serve(config) {
+        Ok(exit) => exit.code(),
+        Err(error) => fail(&error),
+    }
+}
+
+fn serve(config: Config) -> anyhow::Result<Exit> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .max_blocking_threads(config.slots as usize + 2)
+        .enable_all()
+        .build()?;
+    let exit = runtime.block_on(async {
+        let stages = Stage::from_signals()?;
+        worker::run(config, stages).await
+    });
+    // Nothing that is still on its way is worth waiting for: what matters is in the spool.
+    runtime.shutdown_background();
+    exit
+}
+
+fn fail(error: &anyhow::Error) -> ExitCode {
+    eprintln!("cw-worker: {error:#}");
+    ExitCode::from(2)
+}
+
+fn trace(filter: &str, format: LogFormat) -> anyhow::Result<()> {
+    use tracing_subscriber::EnvFilter;
+    let filter = EnvFilter::try_new(filter).map_err(|error| anyhow::anyhow!("CW_LOG: {error}"))?;
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+    match format {
+        LogFormat::Text => log.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).init(),
+        LogFormat::Json => log.json().flatten_event(true).init(),
+    }
+    Ok(())
+}

@@ -1,0 +1,195 @@
+//! One attempt, top to bottom: decode → first renewal → private directory → run → collect → spool → report → clean up.
+//!
+//! Nothing is started before the first renewal, and nothing is published once the lease is lost.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use protocol::event::EventBody;
+use protocol::outcome::{StreamBytes, Usage};
+use protocol::{LeaseGrant, LeaseId, Outcome, Report, Spec};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+
+use crate::directory::{self, Directory};
+use crate::heartbeat::Heartbeat;
+use crate::output::Leftover;
+use crate::random::Backoff;
+use crate::spool::{Delivery, Head, Settled};
+use crate::{Worker, clock};
+use watch_over::{Finished, watch_over};
+
+mod watch_over;
+
+/// How long a slot rests after a task that this worker cannot run, so that it does not take it again at once.
+const REST_AFTER_UNSUPPORTED: Duration = Duration::from_secs(5);
+
+/// How an attempt came out, for the session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// Its report was delivered, or waits in the spool.
+    Done,
+    /// It was given back or lost: the task is somebody else's.
+    NotOurs,
+}
+
+/// Runs one lease to its end. `give_up` turns true when the worker must leave.
+pub(crate) async fn run(worker: Arc<Worker>, grant: LeaseGrant, give_up: watch::Receiver<bool>) -> Ended {
+    let spec = match decode(&worker, &grant) {
+        Ok(spec) => spec,
+        Err(why) => {
+            release(&worker, &grant, format!("unsupported: {why}")).await;
+            sleep(REST_AFTER_UNSUPPORTED).await;
+            return Ended::NotOurs;
+        }
+    };
+    let Some(heartbeat) = Heartbeat::start(Arc::clone(&worker.client), grant.lease, grant.ttl_s).await else {
+        tracing::warn!(task = %grant.task, lease = %grant.lease, "lease lost before the task was started");
+        return Ended::NotOurs;
+    };
+    worker.stats.started();
+    tracing::info!(task = %grant.task, lease = %grant.lease, attempt = grant.attempt, repo = %grant.repo, "task started");
+    let attempt = Attempt { worker, grant, spec, heartbeat, give_up };
+    attempt.run().await
+}
+
+/// What this worker does not know, it does not run: to ignore a wish would be a silent downgrade.
+fn decode(worker: &Worker, grant: &LeaseGrant) -> Result<Spec, String> {
+    let spec: Spec = protocol::decode(grant.spec.get().as_bytes()).map_err(|error| error.to_string())?;
+    spec.check().map_err(|error| error.to_string())?;
+    let needs = spec.needs();
+    match worker.info.lacks(&needs).as_slice() {
+        [] => Ok(spec),
+        lacking => Err(format!("this worker does not offer {}", lacking.join(", "))),
+    }
+}
+
+async fn release(worker: &Worker, grant: &LeaseGrant, reason: String) {
+    tracing::info!(task = %grant.task, lease = %grant.lease, "task given back: {reason}");
+    worker.stats.released();
+    if let Err(error) = worker.client.release(grant.lease, reason).await {
+        tracing::warn!(task = %grant.task, lease = %grant.lease, "not given back, the lease lapses instead: {error}");
+    }
+}
+
+struct Attempt {
+    worker: Arc<Worker>,
+    grant: LeaseGrant,
+    spec: Spec,
+    heartbeat: Heartbeat,
+    give_up: watch::Receiver<bool>,
+}
+
+impl Attempt {
+    async fn run(mut self) -> Ended {
+        let started_at = Instant::now();
+        let directory = self.prepare().await;
+        let finished = match &directory {
+            Ok(directory) => watch_over(&mut self, directory).await,
+            Err(error) => Finished::setup_failed(format!("{error:#}")),
+        };
+        let ended = self.finish(finished, started_at).await;
+        if let Ok(directory) = directory {
+            self.clean_up(directory).await;
+        }
+        ended
+    }
+
+    async fn prepare(&self) -> anyhow::Result<Directory> {
+        let (attempts, spec) = (self.worker.state.attempts(), self.spec.clone());
+        tokio::task::spawn_blocking(move || Directory::create(&attempts, &spec)).await?
+    }
+
+    async fn finish(&mut self, finished: Finished, started_at: Instant) -> Ended {
+        let (task, lease) = (self.grant.task, self.grant.lease);
+        let Finished::Ran { outcome, leftover, written, used } = finished else {
+            if self.heartbeat.is_valid() {
+                release(&self.worker, &self.grant, "drain".into()).await;
+            }
+            return Ended::NotOurs;
+        };
+        // The last look before anything leaves: a worker that was frozen past its lease ends here.
+        if !self.heartbeat.is_valid() {
+            tracing::warn!(%task, %lease, "result dropped: the lease is over");
+            self.worker.stats.lost();
+            return Ended::NotOurs;
+        }
+        let wall_ms = u64::try_from(started_at.elapsed().as_millis()).unwrap_or(u64::MAX);
+        tracing::info!(%task, %lease, wall_ms, "task ended: {}", outcome.reason());
+        self.worker.stats.ended(outcome.reason());
+        let usage = Usage {
+            wall_ms,
+            cpu_ms: used.map(|end| end.cpu_ms),
+            peak_memory_bytes: used.map(|end| end.peak_memory_bytes),
+            source: "rusage".into(),
+        };
+        self.hand_in(report(outcome, written, usage), *leftover).await;
+        Ended::Done
+    }
+
+    /// Saves the report, then sends it until it is settled or the worker must leave.
+    async fn hand_in(&mut self, report: Report, leftover: Leftover) {
+        let leftover = Arc::new(leftover);
+        let (task, lease, first) = (self.grant.task, self.grant.lease, leftover.first);
+        let head = Head { lease, task, saved_at_ms: clock::now_ms(), first, report: report.clone() };
+        let (spool, batches) = (Arc::clone(&self.worker.spool), leftover.batches());
+        let saved = tokio::task::spawn_blocking(move || spool.save(&head, batches)).await;
+        if let Err(error) = saved.map_err(io::Error::from).flatten() {
+            // The result is worth more than the rule: it is sent all the same, it only cannot outlive the worker.
+            tracing::error!(%task, %lease, "cannot save the report to the spool: {error}; free some space");
+        }
+        if let Some(settled) = self.deliver(Delivery::new(lease, report, first, leftover.batches())).await {
+            self.worker.spool.settle(lease, &settled);
+        } else {
+            tracing::warn!(%task, %lease, "report not sent yet: it waits in the spool for the next start");
+        }
+        self.worker.spool.let_go(lease);
+    }
+
+    async fn deliver<B>(&mut self, mut delivery: Delivery<B>) -> Option<Settled>
+    where
+        B: Iterator<Item = io::Result<Vec<EventBody>>>,
+    {
+        let mut backoff = Backoff::default();
+        loop {
+            match delivery.go(&self.worker.client).await {
+                Ok(settled) => return Some(settled),
+                Err(error) => tracing::debug!(lease = %delivery.lease, "report not taken: {error}"),
+            }
+            tokio::select! {
+                () = sleep(backoff.next()) => {}
+                () = must_leave(&mut self.give_up) => return None,
+            }
+        }
+    }
+
+    async fn clean_up(&self, directory: Directory) {
+        if self.worker.config.keep_attempts {
+            tracing::info!(task = %self.grant.task, "attempt kept in {}", directory.path().display());
+            return;
+        }
+        let removed = tokio::task::spawn_blocking(move || directory::remove(directory.path())).await;
+        if let Err(error) = removed.map_err(io::Error::from).flatten() {
+            tracing::warn!(task = %self.grant.task, "cannot remove the attempt's directory: {error}");
+        }
+    }
+}
+
+fn report(outcome: Outcome, written_bytes: StreamBytes, usage: Usage) -> Report {
+    Report { written_bytes, usage: Some(usage), confinement: Some("none".into()), ..Report::new(outcome) }
+}
+
+/// Waits until the worker must leave. Safe to cancel.
+async fn must_leave(give_up: &mut watch::Receiver<bool>) {
+    if give_up.wait_for(|leave| *leave).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// The lease, for whoever sends under it.
+impl Attempt {
+    const fn lease(&self) -> LeaseId {
+        self.grant.lease
+    }
+}

@@ -1,0 +1,109 @@
+//! How each kind of task becomes a program with arguments. Code goes in by file, never by argument.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail, ensure};
+use protocol::lease::LeaseGrant;
+use protocol::{Run, Spec};
+
+use crate::directory::Directory;
+use crate::process::Plan;
+
+/// Where a task finds programs; also where the worker looks for the ones that it needs.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// The programs that run code.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Tools {
+    python: Option<PathBuf>,
+    shell: Option<PathBuf>,
+}
+
+impl Tools {
+    /// Finds what is there; a Python that was asked for must be.
+    pub(crate) fn find(python: Option<&Path>) -> anyhow::Result<Self> {
+        if let Some(python) = python {
+            ensure!(is_program(python), "--python {}: not a program that can be run", python.display());
+        }
+        let python = python.map(std::path::absolute).transpose()?.or_else(|| find("python3"));
+        Ok(Self { python, shell: find("bash").or_else(|| find("sh")) })
+    }
+
+    /// The words for what can be run.
+    pub(crate) fn words(&self) -> Vec<String> {
+        let python = self.python.as_ref().map(|_| "python");
+        let shell = self.shell.as_ref().map(|_| "shell");
+        python.into_iter().chain(shell).chain(["command"]).map(str::to_owned).collect()
+    }
+
+    /// What to start for a task, in its directory.
+    pub(crate) fn plan(&self, grant: &LeaseGrant, spec: &Spec, directory: &Directory) -> anyhow::Result<Plan> {
+        let argv = self.argv(spec, directory)?;
+        let mut env = own_env(grant, spec, directory);
+        if matches!(spec.run, Run::Python { .. }) {
+            env.push(("PYTHONUNBUFFERED", "1".into()));
+            env.push(("PYTHONPATH", python_path(spec, directory)));
+        }
+        let mut all = spec.env.clone();
+        for (name, value) in env {
+            // The spec's own TMPDIR or LANG stands; what is reserved it cannot name.
+            if name == "PYTHONPATH" || !all.contains_key(name) {
+                all.insert(name.to_owned(), value);
+            }
+        }
+        let stdin = spec.stdin.as_ref().map(|_| directory.stdin());
+        Ok(Plan { argv, env: all, directory: directory.work(), stdin })
+    }
+
+    fn argv(&self, spec: &Spec, directory: &Directory) -> anyhow::Result<Vec<String>> {
+        let mut argv = match &spec.run {
+            Run::Python { code } => script(self.python.as_deref(), &directory.write_code("main.py", code)?)?,
+            Run::Shell { code } => script(self.shell.as_deref(), &directory.write_code("main.sh", code)?)?,
+            Run::Command { argv } => argv.clone(),
+            Run::Javascript { .. } | Run::Agent { .. } => bail!("this worker does not run {}", spec.run.word()),
+        };
+        argv.extend(spec.args.iter().cloned());
+        Ok(argv)
+    }
+}
+
+fn script(program: Option<&Path>, code: &Path) -> anyhow::Result<Vec<String>> {
+    let program = program.context("its program is not installed here")?;
+    Ok(vec![program.display().to_string(), code.display().to_string()])
+}
+
+fn own_env(grant: &LeaseGrant, spec: &Spec, directory: &Directory) -> Vec<(&'static str, String)> {
+    let mut env = vec![
+        ("PATH", PATH.to_owned()),
+        ("HOME", directory.home().display().to_string()),
+        ("TMPDIR", directory.temporary().display().to_string()),
+        ("LANG", "C.UTF-8".to_owned()),
+        ("CW_TASK_ID", grant.task.to_string()),
+        ("CW_ATTEMPT", grant.attempt.to_string()),
+        ("CW_REPO", grant.repo.to_string()),
+        ("CW_WORKSPACE_DIR", directory.work().display().to_string()),
+    ];
+    env.extend(spec.session.as_ref().map(|session| ("CW_SESSION", session.to_string())));
+    env
+}
+
+/// The code stands beside the working directory, whose modules must be found all the same.
+fn python_path(spec: &Spec, directory: &Directory) -> String {
+    let work = directory.work().display().to_string();
+    match spec.env.get("PYTHONPATH") {
+        Some(more) => format!("{work}:{more}"),
+        None => work,
+    }
+}
+
+fn find(name: &str) -> Option<PathBuf> {
+    PATH.split(':').map(|directory| Path::new(directory).join(name)).find(|path| is_program(path))
+}
+
+fn is_program(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,124 @@
+//! The worker: takes leases from a coordinator, runs each as a child process, reports how it ended.
+//!
+//! From the outside in: `config` and `signals` say what is wanted, `session` lives the worker's life, `attempt` tells the
+//! story of one lease with the help of `heartbeat`, `directory`, `language`, `process` and `output`, and `spool` brings
+//! the report home. `client` is the only one that speaks HTTP to the coordinator, `process` the only one that starts
+//! programs. Every task runs as the worker's own user: what keeps tasks apart is their directories, not a wall.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use protocol::{WorkerId, WorkerInfo, WorkerState};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+mod attempt;
+mod client;
+mod clock;
+pub mod config;
+mod directory;
+mod health;
+mod heartbeat;
+mod language;
+mod link;
+mod output;
+mod process;
+mod random;
+mod session;
+mod signals;
+mod spool;
+mod state;
+mod stats;
+
+pub use signals::Stage;
+
+/// How the worker left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// As it should.
+    Done,
+    /// With `--once`: the coordinator refused the key.
+    KeyRefused,
+    /// With `--once` and `--idle-exit`: the coordinator was not reached.
+    Unreachable,
+    /// By QUIT, with tasks still running.
+    Left,
+}
+
+impl Exit {
+    /// The process's exit code.
+    #[must_use]
+    pub fn code(self) -> ExitCode {
+        ExitCode::from(match self {
+            Self::Done => 0,
+            Self::KeyRefused => 4,
+            Self::Unreachable => 6,
+            Self::Left => 131,
+        })
+    }
+}
+
+/// Everything that an attempt needs from the worker.
+struct Worker {
+    config: config::Config,
+    info: WorkerInfo,
+    client: Arc<client::Client>,
+    spool: Arc<spool::Spool>,
+    state: state::StateDir,
+    family: Arc<process::Family>,
+    tools: language::Tools,
+    stats: stats::Stats,
+}
+
+impl Worker {
+    fn new(config: config::Config) -> anyhow::Result<Self> {
+        let tools = language::Tools::find(config.python.as_deref())?;
+        let state = state::StateDir::open(&config.state_dir)?;
+        let spool = spool::Spool::open(&config.state_dir)?;
+        spool.sweep().context("cannot sweep the spool")?;
+        let info = WorkerInfo {
+            id: WorkerId::new(clock::now_ms(), random::bits()?),
+            version: env!("CARGO_PKG_VERSION").into(),
+            runs: tools.words(),
+            confinement: Vec::new(),
+            slots: config.slots,
+            state: WorkerState::Ready,
+            why: None,
+        };
+        Ok(Self {
+            client: Arc::new(client::Client::new(config.coordinator.clone(), &config.key)?),
+            family: Arc::new(process::Family::found().context("cannot become a reaper of processes")?),
+            spool: Arc::new(spool),
+            stats: stats::Stats::default(),
+            config,
+            info,
+            state,
+            tools,
+        })
+    }
+}
+
+/// Runs a worker until it is told to leave.
+///
+/// # Errors
+/// When it cannot start: the state directory, the health address or a program is not to be had.
+pub async fn run(config: config::Config, stages: watch::Receiver<Stage>) -> anyhow::Result<Exit> {
+    let worker = Arc::new(Worker::new(config)?);
+    if let Some(address) = worker.config.http {
+        let listener =
+            TcpListener::bind(address).await.with_context(|| format!("--http: cannot listen on {address}"))?;
+        tracing::info!("health at http://{}", listener.local_addr()?);
+        tokio::spawn(health::serve(listener, Arc::clone(&worker)));
+    }
+    let repos = worker.config.repos.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let (id, runs, slots) = (worker.info.id, worker.info.runs.join(", "), worker.config.slots);
+    tracing::info!("worker {id} serves {repos}: runs {runs} in {slots} slots, unconfined");
+    Ok(session::run(worker, stages).await)
+}
+
+/// Runs as the supervisor of one attempt, as `cw-worker supervise` does.
+#[must_use]
+pub fn supervise() -> ExitCode {
+    process::supervise::run()
+}

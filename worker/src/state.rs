@@ -1,0 +1,84 @@
+//! The state directory: one worker at a time, swept at each start. An empty one is a correct start.
+
+use std::fs::{self, File};
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+
+use crate::directory;
+
+/// A state directory that is ours until this is dropped.
+pub(crate) struct StateDir {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl StateDir {
+    pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
+        let mut builder = fs::DirBuilder::new();
+        builder.recursive(true).mode(0o700);
+        builder.create(path).with_context(|| format!("cannot make state directory {}", path.display()))?;
+        let lock = lock(path)?;
+        let state = Self { path: path.to_path_buf(), _lock: lock };
+        builder.create(state.attempts()).with_context(|| format!("cannot write to {}", path.display()))?;
+        state.sweep()?;
+        Ok(state)
+    }
+
+    /// Where attempts have their directories.
+    pub(crate) fn attempts(&self) -> PathBuf {
+        self.path.join("attempts")
+    }
+
+    /// Writes and deletes a small file, to see that it can be done.
+    pub(crate) fn probe(&self) -> std::io::Result<()> {
+        let path = self.path.join("probe");
+        File::create(&path)?.write_all(b"writable\n")?;
+        fs::remove_file(path)
+    }
+
+    /// Removes what attempts of an earlier start left.
+    fn sweep(&self) -> anyhow::Result<()> {
+        let attempts = self.attempts();
+        let entries = fs::read_dir(&attempts).with_context(|| format!("cannot read {}", attempts.display()))?;
+        for entry in entries {
+            let path = entry?.path();
+            if let Err(error) = directory::remove(&path) {
+                tracing::warn!("cannot remove {}: {error}", path.display());
+            }
+        }
+        Ok(())
+    }
+}
+
+fn lock(path: &Path) -> anyhow::Result<File> {
+    let file = path.join("lock");
+    let mut lock = File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(&file)
+        .with_context(|| format!("cannot write to state directory {}", path.display()))?;
+    match lock.try_lock() {
+        Ok(()) => {}
+        Err(fs::TryLockError::WouldBlock) => {
+            let mut holder = String::new();
+            lock.read_to_string(&mut holder).unwrap_or_default();
+            let holder = holder.trim();
+            bail!(
+                "state directory {} is in use by a worker (pid {holder}): give each its own --state-dir",
+                path.display()
+            );
+        }
+        Err(fs::TryLockError::Error(error)) => {
+            return Err(error).with_context(|| format!("cannot lock {}", file.display()));
+        }
+    }
+    lock.set_len(0)?;
+    writeln!(lock, "{}", std::process::id()).with_context(|| format!("cannot write {}", file.display()))?;
+    Ok(lock)
+}
