@@ -1,0 +1,229 @@
+//! What was typed, and what it means. Nothing else in the coordinator sees flags or the environment.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, bail, ensure};
+use clap::{Parser, Subcommand, ValueEnum};
+use protocol::unit::duration_ms;
+
+use crate::retention::Retention;
+use crate::store::Ttls;
+
+/// Accepts tasks, leases them to workers, keeps their results.
+#[derive(Debug, Parser)]
+#[command(name = "cw-coordinator", version, args_conflicts_with_subcommands = true)]
+pub struct Arguments {
+    #[command(subcommand)]
+    /// What to do instead of serving.
+    pub command: Option<Command>,
+    /// Where everything is kept; `$XDG_STATE_HOME/code-workers` by default
+    #[arg(long, env = "CW_STATE_DIR", global = true)]
+    pub state_dir: Option<PathBuf>,
+    /// How log lines look
+    #[arg(long, env = "CW_LOG_FORMAT", global = true, default_value = "text")]
+    pub log_format: LogFormat,
+    #[command(flatten)]
+    serve: Serve,
+}
+
+#[derive(Debug, Subcommand)]
+/// What to do instead of serving.
+pub enum Command {
+    /// Copy the database into a new file, also while the coordinator runs
+    Backup {
+        /// The file to write; it must not exist
+        to: PathBuf,
+    },
+}
+
+/// How log lines look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+}
+
+#[derive(Debug, clap::Args)]
+struct Serve {
+    /// The address that serves all routes: host:port on loopback, or unix:/path
+    #[arg(long, env = "CW_LISTEN", default_value = "127.0.0.1:7222")]
+    listen: String,
+    /// The address that serves only the workers' routes, where relays lead; `none` for none
+    #[arg(long, env = "CW_WORKER_LISTEN", default_value = "127.0.0.1:7223")]
+    worker_listen: String,
+    /// Listen on an address that others can reach; there is no encryption
+    #[arg(long, env = "CW_LISTEN_ANYWAY")]
+    listen_anyway: bool,
+    /// More names by which clients may call the coordinator in `Host` and `Origin`
+    #[arg(long, env = "CW_ALLOWED_HOSTS", value_delimiter = ',')]
+    allowed_hosts: Vec<String>,
+    /// The agent that a bare prompt goes to when its repo names none
+    #[arg(long, env = "CW_AGENT", default_value = "opencode")]
+    agent: String,
+    /// How long a lease lives after a renewal
+    #[arg(long, env = "CW_LEASE_TTL", default_value = "30s", value_parser = seconds)]
+    lease_ttl: u32,
+    /// How long an agent's lease lives after a renewal
+    #[arg(long, env = "CW_AGENT_LEASE_TTL", default_value = "2m", value_parser = seconds)]
+    agent_lease_ttl: u32,
+    /// How long a lease lives until its first renewal
+    #[arg(long, env = "CW_FIRST_LEASE_TTL", default_value = "10s", value_parser = seconds)]
+    first_lease_ttl: u32,
+    /// How long done tasks are kept
+    #[arg(long, env = "CW_RETENTION", default_value = "30d", value_parser = milliseconds)]
+    retention: i64,
+    /// How long the output of done tasks is kept; what their results show of it stays
+    #[arg(long, env = "CW_OUTPUT_RETENTION", default_value = "7d", value_parser = milliseconds)]
+    output_retention: i64,
+    /// How long requests may take to finish when the coordinator is told to stop
+    #[arg(long, env = "CW_GRACE", default_value = "10s", value_parser = milliseconds)]
+    grace: i64,
+}
+
+fn seconds(text: &str) -> Result<u32, String> {
+    let ms = duration_ms(text).map_err(|error| error.to_string())?;
+    u32::try_from(ms / 1000).ok().filter(|seconds| *seconds > 0).ok_or_else(|| "must be at least 1s".into())
+}
+
+fn milliseconds(text: &str) -> Result<i64, String> {
+    let ms = duration_ms(text).map_err(|error| error.to_string())?;
+    i64::try_from(ms).map_err(|_| "too long".into())
+}
+
+/// What the coordinator serves, and how.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Where everything is kept.
+    pub state_dir: PathBuf,
+    /// The address of all routes.
+    pub listen: Address,
+    /// The address of the workers' routes.
+    pub worker_listen: Option<Address>,
+    /// Names by which clients may call the coordinator, besides the usual ones.
+    pub allowed_hosts: Vec<String>,
+    /// The agent of a bare prompt.
+    pub default_agent: String,
+    /// How long leases live.
+    pub ttls: Ttls,
+    /// How long things are kept.
+    pub retention: Retention,
+    /// How long requests may take to finish at the end.
+    pub grace: std::time::Duration,
+}
+
+/// Where to listen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Address {
+    /// A TCP port.
+    Tcp(SocketAddr),
+    /// A Unix socket.
+    Unix(PathBuf),
+}
+
+impl std::fmt::Display for Address {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Tcp(address) => write!(out, "{address}"),
+            Self::Unix(path) => write!(out, "unix:{}", path.display()),
+        }
+    }
+}
+
+impl Arguments {
+    /// Where everything is kept.
+    ///
+    /// # Errors
+    /// When neither a flag nor the environment says where.
+    pub fn state_dir(&self) -> anyhow::Result<PathBuf> {
+        if let Some(dir) = &self.state_dir {
+            return Ok(dir.clone());
+        }
+        let set = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let base = set("XDG_STATE_HOME").or_else(|| set("HOME").map(|home| home.join(".local/state")));
+        let base = base
+            .context("neither CW_STATE_DIR, XDG_STATE_HOME nor HOME says where to keep the queue; set CW_STATE_DIR")?;
+        Ok(base.join("code-workers"))
+    }
+
+    /// What was typed, checked.
+    ///
+    /// # Errors
+    /// What is wrong with an address, in words.
+    pub fn config(&self) -> anyhow::Result<Config> {
+        let serve = &self.serve;
+        let listen = address(&serve.listen, serve.listen_anyway).context("--listen (CW_LISTEN)")?;
+        let worker_listen = match serve.worker_listen.as_str() {
+            "none" | "" => None,
+            text => Some(address(text, serve.listen_anyway).context("--worker-listen (CW_WORKER_LISTEN)")?),
+        };
+        Ok(Config {
+            state_dir: self.state_dir()?,
+            listen,
+            worker_listen,
+            allowed_hosts: serve.allowed_hosts.clone(),
+            default_agent: serve.agent.clone(),
+            ttls: Ttls { first_s: serve.first_lease_ttl, code_s: serve.lease_ttl, agent_s: serve.agent_lease_ttl },
+            retention: Retention { tasks_ms: serve.retention, output_ms: serve.output_retention },
+            grace: std::time::Duration::from_millis(serve.grace.unsigned_abs()),
+        })
+    }
+}
+
+/// An address on loopback, or a Unix socket; another only when the operator insists.
+fn address(text: &str, anyway: bool) -> anyhow::Result<Address> {
+    if let Some(path) = text.strip_prefix("unix:") {
+        ensure!(path.starts_with('/'), "`{text}`: the path of a Unix socket is absolute, such as unix:/run/cw.sock");
+        return Ok(Address::Unix(path.into()));
+    }
+    let text = text.replace("localhost:", "127.0.0.1:");
+    let Ok(address) = text.parse::<SocketAddr>() else {
+        bail!("`{text}` is not an address: expected IP:port such as 127.0.0.1:7222, or unix:/path");
+    };
+    ensure!(
+        address.ip().is_loopback() || anyway,
+        "`{address}` is not on loopback: keys and tasks would cross the network unencrypted. Listen on 127.0.0.1 and relay, \
+         or add --listen-anyway if the network is trusted",
+    );
+    if !address.ip().is_loopback() {
+        tracing::warn!(%address, "listening where others can connect, without encryption, because of --listen-anyway");
+    }
+    Ok(Address::Tcp(address))
+}
+
+/// What the operator wants to read, such as `debug` or `coordinator=debug`.
+#[must_use]
+pub fn log_filter() -> String {
+    variable("CW_LOG").unwrap_or_else(|| "info".into())
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is the one place that sees the environment")]
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Address, address};
+
+    #[test]
+    fn an_address_off_loopback_is_refused_unless_the_operator_insists() {
+        for exposed in ["0.0.0.0:7222", "192.168.1.5:7222", "[::]:7222"] {
+            let error = address(exposed, false).unwrap_err().to_string();
+            assert!(error.contains("not on loopback") && error.contains("--listen-anyway"), "{error}");
+            assert!(address(exposed, true).is_ok());
+        }
+        for local in ["127.0.0.1:0", "[::1]:7222", "localhost:7222"] {
+            assert!(matches!(address(local, false), Ok(Address::Tcp(_))), "{local}");
+        }
+    }
+
+    #[test]
+    fn a_malformed_address_is_named() {
+        for bad in ["7222", "example.org:80", "127.0.0.1", "unix:relative", ""] {
+            assert!(format!("{:#}", address(bad, false).unwrap_err()).contains(bad), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Where tasks are kept. SQL selects and saves here, `lifecycle` decides: `update` loads a row under lock, lets the rules
+//! change it, saves and commits. Nothing else in the coordinator knows SQL.
+//!
+//! An operation is either durable (acknowledged once it is on the disk) or not (a power loss may undo it, a crash of the
+//! process may not).
+
+mod migrate;
+pub mod sqlite;
+mod types;
+
+use std::path::Path;
+
+use protocol::admin::{KeyView, RepoChange, RepoView};
+use protocol::{KeyId, RepoName, TaskId, Timestamp};
+
+use crate::clock::Now;
+use crate::key::KeyHash;
+use crate::lifecycle::{Change, Holder, Rejected, Task};
+use sqlite::Sqlite;
+pub use types::{
+    Appended, Ask, Durability, Filter, Idempotency, Kept, Leased, ListedTask, NewTask, Notice, OutputPart, Prune,
+    StoreError, StoredEvent, StoredTask, StoredWorker, Submitted, Target, Ttls, Updated, WaitingFacts,
+};
+
+/// A place to keep tasks.
+pub enum Store {
+    /// A SQLite file that one coordinator owns.
+    Sqlite(Sqlite),
+}
+
+type Result<T> = std::result::Result<T, StoreError>;
+
+/// One line for each operation: what every kind of store can do.
+macro_rules! operations {
+    ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),*) -> $answer:ty;)+) => {
+        impl Store {
+            $($(#[$doc])*
+            ///
+            /// # Errors
+            /// See `StoreError`; nothing changed.
+            pub async fn $name(&self, $($arg: $type),*) -> Result<$answer> {
+                match self { Self::Sqlite(store) => store.$name($($arg),*).await }
+            })+
+        }
+    };
+}
+
+operations! {
+    /// Keeps a new task, or finds the one that the same idempotency key made. Durable.
+    fn submit(new: NewTask, now: Now) -> Submitted;
+    /// Gives the worker the task that is next for it, if there is one.
+    fn lease(ask: Ask, now: Now) -> Option<Leased>;
+    /// Keeps the events of a lease, of which some may be known already.
+    fn append(holder: Holder, events: Vec<protocol::WorkerEvent>, now: Now) -> Appended;
+    /// Lapses leases whose time is over and lets go of holds whose time has come; a bounded number at once.
+    fn tend(now: Now) -> Kept;
+    /// Gives every live lease at least this much time from now, and says how many there are.
+    fn rearm(now: Now, ttls: Ttls) -> usize;
+    /// Tasks that are ready, one for each repo and need: for waiters that missed their wake-up.
+    fn ready(repos: Vec<RepoName>) -> Vec<Notice>;
+    /// A task with what was submitted and what came of it.
+    fn task(id: TaskId) -> Option<StoredTask>;
+    /// A page of tasks, newest first, with the cursor of the next.
+    fn list(filter: Filter) -> (Vec<ListedTask>, Option<i64>);
+    /// Events of a task after a number, in order.
+    fn events(id: TaskId, after: u64, limit: u32) -> Vec<StoredEvent>;
+    /// State changes of all tasks after a number, in order.
+    fn feed(repos: Vec<RepoName>, after: u64, limit: u32) -> Vec<StoredEvent>;
+    /// The number of the newest state change.
+    fn newest_feed() -> u64;
+    /// Output of the newest attempt after an event's number.
+    fn output(part: OutputPart) -> Vec<(u64, Vec<u8>)>;
+    /// What keeps a queued task from being leased, as far as the database knows.
+    fn waiting(id: TaskId) -> WaitingFacts;
+    /// Keeps a key. Durable.
+    fn add_key(key: KeyView, hash: KeyHash) -> ();
+    /// Takes a key back. Durable. None when there is no such key.
+    fn revoke_key(id: KeyId, at: Timestamp) -> Option<KeyView>;
+    /// All keys with their hashes.
+    fn keys() -> Vec<(KeyView, KeyHash)>;
+    /// All repos.
+    fn repos() -> Vec<RepoView>;
+    /// One repo; one that was never used has nothing but its name.
+    fn repo(name: RepoName) -> RepoView;
+    /// Changes how a repo is served. Durable.
+    fn change_repo(name: RepoName, change: RepoChange) -> RepoView;
+    /// Remembers the workers that were seen.
+    fn save_workers(workers: Vec<StoredWorker>) -> ();
+    /// The workers that were seen after an instant.
+    fn workers(since: Timestamp) -> Vec<StoredWorker>;
+    /// The live leases' workers, once for each lease.
+    fn running_workers() -> Vec<protocol::WorkerId>;
+    /// Deletes what is older than it must be kept; a bounded number of rows at once.
+    fn prune(prune: Prune) -> u64;
+    /// Whether the database answers.
+    fn check() -> ();
+}
+
+impl Store {
+    /// Loads a task under lock, lets `verb` change it, saves it and commits.
+    ///
+    /// # Errors
+    /// What the verb refused, or what went wrong; nothing changed.
+    pub async fn update(
+        &self,
+        target: Target,
+        durability: Durability,
+        now: Now,
+        verb: impl FnOnce(&mut Task) -> std::result::Result<Change, Rejected> + Send + 'static,
+    ) -> Result<Updated> {
+        match self {
+            Self::Sqlite(store) => store.update(target, durability, now, Box::new(verb)).await,
+        }
+    }
+
+    /// The newest instant that is stored.
+    #[must_use]
+    pub fn newest_instant(&self) -> Option<Timestamp> {
+        match self {
+            Self::Sqlite(store) => store.newest_instant(),
+        }
+    }
+
+    /// Copies everything into a new file while work goes on.
+    ///
+    /// # Errors
+    /// When the copy cannot be made.
+    pub fn backup(database: &Path, to: &Path) -> anyhow::Result<()> {
+        sqlite::backup(database, to)
+    }
+
+    /// Answers what waits, writes everything back and closes.
+    pub fn close(self) {
+        match self {
+            Self::Sqlite(store) => store.close(),
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Brings a database to the newest schema, one numbered step at a time, each in a transaction. A database that holds
+//! something is copied first. One that is newer than this program is left alone.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, ensure};
+use rusqlite::Connection;
+
+/// The steps; the number of a step is its place, from 1. A released step never changes.
+pub(super) const STEPS: &[&str] = &[include_str!("sqlite/schema-1.sql")];
+
+/// Takes all steps that the database has not taken, and says where the copy is that was made before.
+pub(super) fn migrate(db: &mut Connection, path: &Path, steps: &[&str]) -> anyhow::Result<Option<PathBuf>> {
+    let taken: u32 =
+        db.pragma_query_value(None, "user_version", |row| row.get(0)).context("reading the schema's version")?;
+    let taken = taken as usize;
+    ensure!(
+        taken <= steps.len(),
+        "the database {} has schema {taken}, this program knows up to {}: use the newer cw-coordinator, or restore the \
+         backup that it made before it migrated",
+        path.display(),
+        steps.len(),
+    );
+    let copy = (taken > 0 && taken < steps.len()).then(|| path.with_extension(format!("before-{}.db", steps.len())));
+    if let Some(copy) = &copy {
+        super::sqlite::copy(db, copy).with_context(|| format!("copying the database to {}", copy.display()))?;
+    }
+    for (place, step) in steps.iter().enumerate().skip(taken) {
+        let number = place + 1;
+        let tx = db.transaction()?;
+        tx.execute_batch(step).with_context(|| format!("taking step {number} of the schema"))?;
+        tx.pragma_update(None, "user_version", i64::try_from(number)?)?;
+        tx.commit()?;
+    }
+    Ok(copy)
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::Connection;
+
+    use super::migrate;
+
+    const ONE: &str = "CREATE TABLE a (x INTEGER) STRICT; INSERT INTO a VALUES (7);";
+    const TWO: &str = "CREATE TABLE b (y INTEGER) STRICT;";
+
+    #[test]
+    fn a_database_is_copied_before_it_is_migrated() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("queue.db");
+        let mut db = Connection::open(&path).unwrap();
+        assert_eq!(migrate(&mut db, &path, &[ONE]).unwrap(), None, "nothing to lose yet");
+        let copy = migrate(&mut db, &path, &[ONE, TWO]).unwrap().unwrap();
+        assert_eq!(migrate(&mut db, &path, &[ONE, TWO]).unwrap(), None, "nothing to do");
+        let before = Connection::open(copy).unwrap();
+        assert_eq!(before.query_row("SELECT x FROM a", [], |row| row.get::<_, i64>(0)).unwrap(), 7);
+        assert!(before.prepare("SELECT y FROM b").is_err());
+        assert!(db.prepare("SELECT y FROM b").is_ok());
+    }
+
+    #[test]
+    fn a_failed_step_leaves_the_schema_as_it_was() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("queue.db");
+        let mut db = Connection::open(&path).unwrap();
+        migrate(&mut db, &path, &[ONE]).unwrap();
+        let broken = "CREATE TABLE b (y INTEGER) STRICT; CREATE TABLE a (x INTEGER);";
+        assert!(migrate(&mut db, &path, &[ONE, broken]).is_err());
+        assert!(db.prepare("SELECT y FROM b").is_err());
+        assert!(migrate(&mut db, &path, &[ONE, TWO]).is_ok());
+    }
+
+    #[test]
+    fn a_database_of_a_newer_program_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("queue.db");
+        let mut db = Connection::open(&path).unwrap();
+        migrate(&mut db, &path, &[ONE, TWO]).unwrap();
+        let error = migrate(&mut db, &path, &[ONE]).unwrap_err().to_string();
+        assert!(error.contains("schema 2") && error.contains("newer cw-coordinator"), "{error}");
+    }
+}

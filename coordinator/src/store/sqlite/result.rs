@@ -1,0 +1,157 @@
+//! What came of a task, put together once, when it is done: what the worker reported, and head and tail of its output.
+
+use protocol::limits::RESULT_OUTPUT_BYTES;
+use protocol::outcome::StreamBytes;
+use protocol::{Report, Stream, TaskResult};
+use rusqlite::Connection;
+
+use super::events::stream_column;
+use super::row::Stored;
+use crate::store::types::StoreError;
+
+/// Bytes kept at each end of a stream.
+const END_BYTES: usize = RESULT_OUTPUT_BYTES as usize / 2;
+
+/// Writes the result of a task that was just done.
+pub(super) fn save(db: &Connection, stored: &Stored, report: Option<&Report>) -> Result<(), StoreError> {
+    let stdout = ends(db, stored, Stream::Stdout, report.map(|report| report.written_bytes.stdout))?;
+    let stderr = ends(db, stored, Stream::Stderr, report.map(|report| report.written_bytes.stderr))?;
+    let outcome = report.map(|report| &report.outcome);
+    let result = TaskResult {
+        exit_code: outcome.and_then(protocol::Outcome::exit_code),
+        signal: outcome.and_then(protocol::Outcome::signal),
+        detail: outcome.and_then(|outcome| outcome.detail().map(cut_detail)),
+        dropped_bytes: StreamBytes { stdout: stdout.dropped, stderr: stderr.dropped },
+        written_bytes: StreamBytes { stdout: stdout.written, stderr: stderr.written },
+        stdout: stdout.text,
+        stderr: stderr.text,
+        return_value: report.and_then(|report| report.return_value.clone()),
+        usage: report.and_then(|report| report.usage.clone()),
+        confinement: report.and_then(|report| report.confinement.clone()),
+        artifacts: Vec::new(),
+        published: None,
+    };
+    let json = serde_json::to_string(&result).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+    db.prepare_cached("INSERT INTO results (task, json) VALUES (?1, ?2)")?.execute((stored.seq, json))?;
+    Ok(())
+}
+
+fn cut_detail(detail: &str) -> String {
+    detail.chars().take(4096).collect()
+}
+
+struct Ends {
+    text: String,
+    written: u64,
+    dropped: u64,
+}
+
+/// Head and tail of what one stream of the newest attempt wrote.
+fn ends(db: &Connection, stored: &Stored, stream: Stream, written: Option<u64>) -> Result<Ends, StoreError> {
+    if stored.lease_events == 0 {
+        let written = written.unwrap_or(0);
+        return Ok(Ends { text: String::new(), written, dropped: written });
+    }
+    let head = read(db, stored, stream, Order::Forwards)?;
+    let text = if head.is_cut {
+        let mut tail = read(db, stored, stream, Order::Backwards)?;
+        tail.parts.reverse();
+        (head.parts.concat(), tail.parts.concat())
+    } else {
+        (head.parts.concat(), Vec::new())
+    };
+    let shown = (text.0.len() + text.1.len()) as u64;
+    let written = written.unwrap_or(0).max(shown);
+    Ok(Ends { text: joined(&text.0, &text.1), written, dropped: written - shown })
+}
+
+enum Order {
+    Forwards,
+    Backwards,
+}
+
+struct Piece {
+    parts: Vec<Vec<u8>>,
+    is_cut: bool,
+}
+
+/// Reads a stream from one of its ends, at most as much as a result shows.
+fn read(db: &Connection, stored: &Stored, stream: Stream, order: Order) -> Result<Piece, StoreError> {
+    let mut statement = db.prepare_cached(match order {
+        Order::Forwards => "SELECT data FROM events WHERE task = ?1 AND attempt = ?2 AND kind = ?3 ORDER BY number",
+        Order::Backwards => {
+            "SELECT data FROM events WHERE task = ?1 AND attempt = ?2 AND kind = ?3 ORDER BY number DESC"
+        }
+    })?;
+    let most = match order {
+        // A stream that fits as a whole is shown as a whole.
+        Order::Forwards => 2 * END_BYTES,
+        Order::Backwards => END_BYTES,
+    };
+    let mut rows = statement.query((stored.seq, stored.task.attempt, stream_column(stream)))?;
+    let mut piece = Piece { parts: Vec::new(), is_cut: false };
+    let mut bytes = 0;
+    while let Some(row) = rows.next()? {
+        let data = row.get_ref(0)?.as_bytes().map_err(rusqlite::Error::from)?;
+        if bytes + data.len() > most {
+            piece.is_cut = true;
+            cut(&mut piece, data, bytes, &order);
+            break;
+        }
+        bytes += data.len();
+        piece.parts.push(data.to_vec());
+    }
+    Ok(piece)
+}
+
+/// Takes what still fits of the part that does not; of a long stream the head is only half of what was read.
+fn cut(piece: &mut Piece, data: &[u8], bytes: usize, order: &Order) {
+    match order {
+        Order::Forwards => {
+            piece.parts.push(data.to_vec());
+            let mut head = piece.parts.concat();
+            head.truncate(character_end(&head, END_BYTES));
+            piece.parts = vec![head];
+        }
+        Order::Backwards => {
+            let start = data.len() - (END_BYTES - bytes);
+            piece.parts.push(data[character_start(data, start)..].to_vec());
+        }
+    }
+}
+
+/// The last place at or before `place` that does not split a character.
+fn character_end(bytes: &[u8], place: usize) -> usize {
+    (place.saturating_sub(3)..=place.min(bytes.len())).rev().find(|end| is_boundary(bytes, *end)).unwrap_or(place)
+}
+
+/// The first place at or after `place` that does not split a character.
+fn character_start(bytes: &[u8], place: usize) -> usize {
+    (place..=(place + 3).min(bytes.len())).find(|start| is_boundary(bytes, *start)).unwrap_or(place)
+}
+
+fn is_boundary(bytes: &[u8], place: usize) -> bool {
+    bytes.get(place).is_none_or(|byte| byte & 0b1100_0000 != 0b1000_0000)
+}
+
+fn joined(head: &[u8], tail: &[u8]) -> String {
+    let mut text = String::from_utf8_lossy(head).into_owned();
+    text.push_str(&String::from_utf8_lossy(tail));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{character_end, character_start};
+
+    #[test]
+    fn a_character_is_never_split() {
+        let bytes = "aäöü€".as_bytes();
+        for place in 0..=bytes.len() {
+            let end = character_end(bytes, place);
+            let start = character_start(bytes, place);
+            assert!(std::str::from_utf8(&bytes[..end]).is_ok() && end <= place, "{place}");
+            assert!(std::str::from_utf8(&bytes[start..]).is_ok() && start >= place, "{place}");
+        }
+    }
+}

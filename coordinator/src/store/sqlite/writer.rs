@@ -1,0 +1,179 @@
+//! The one thread that writes. It takes all operations that wait, runs each in a savepoint of one transaction, commits,
+//! and only then answers: the price of an fsync is shared by everyone who waited for the one before.
+//!
+//! A WAL commit with `synchronous=FULL` is on the disk when it returns; with `NORMAL` it is in the WAL file, where a crash of
+//! the process cannot hurt it. Power loss removes only a suffix of the WAL, so no durable commit is ever lost to a lazy one.
+
+use std::thread::JoinHandle;
+
+use rusqlite::{Connection, ErrorCode, ffi};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::store::types::{Durability, StoreError};
+
+/// Operations in one commit: enough to share an fsync widely, few enough to answer the first of them soon.
+const MAX_BATCH: usize = 256;
+/// Operations that may wait; whoever comes then waits before the door.
+const MAX_WAITING: usize = 4096;
+
+type Answer = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
+
+struct Operation {
+    durability: Durability,
+    run: Box<dyn FnOnce(&Connection) -> Ran + Send>,
+}
+
+/// What an operation did, and who waits to hear of it once it is committed.
+struct Ran {
+    is_kept: bool,
+    answer: Answer,
+}
+
+/// The way to the writing thread.
+pub(super) struct Writer {
+    operations: mpsc::Sender<Operation>,
+    thread: JoinHandle<()>,
+}
+
+impl Writer {
+    /// Starts the thread on its connection.
+    pub(super) fn start(db: Connection) -> std::io::Result<Self> {
+        let (operations, waiting) = mpsc::channel(MAX_WAITING);
+        let thread = std::thread::Builder::new().name("writer".into()).spawn(move || write_all(&db, waiting))?;
+        Ok(Self { operations, thread })
+    }
+
+    /// Runs one operation in a transaction; answers when it is committed, or when it failed and left nothing behind.
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        durability: Durability,
+        operation: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let (sender, receiver) = oneshot::channel();
+        let run = Box::new(move |db: &Connection| {
+            let outcome = in_savepoint(db, operation);
+            let is_kept = outcome.is_ok();
+            let answer: Answer = Box::new(move |committed| {
+                // Whoever asked may be gone; what was done stays done.
+                drop(sender.send(committed.and(outcome)));
+            });
+            Ran { is_kept, answer }
+        });
+        self.operations.send(Operation { durability, run }).await.map_err(|_| StoreError::Closed)?;
+        receiver.await.map_err(|_| StoreError::Closed)?
+    }
+
+    /// Lets what waits finish, then ends the thread.
+    pub(super) fn close(self) {
+        drop(self.operations);
+        if self.thread.join().is_err() {
+            tracing::error!("the writing thread panicked");
+        }
+    }
+}
+
+fn in_savepoint<T>(
+    db: &Connection,
+    operation: impl FnOnce(&Connection) -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
+    // A full disk rolls back the whole transaction. What comes after in its batch must not begin another.
+    if db.is_autocommit() {
+        return Err(StoreError::DiskFull);
+    }
+    db.prepare_cached("SAVEPOINT operation")?.execute([])?;
+    let outcome = operation(db);
+    if !db.is_autocommit() {
+        if outcome.is_err() {
+            db.prepare_cached("ROLLBACK TO operation")?.execute([])?;
+        }
+        db.prepare_cached("RELEASE operation")?.execute([])?;
+    }
+    outcome.map_err(classify)
+}
+
+fn write_all(db: &Connection, mut waiting: mpsc::Receiver<Operation>) {
+    let mut batch = Vec::with_capacity(MAX_BATCH);
+    let mut level = None;
+    while waiting.blocking_recv_many(&mut batch, MAX_BATCH) > 0 {
+        let durability = batch.iter().map(|operation| operation.durability).max().unwrap_or(Durability::Power);
+        if level != Some(durability) {
+            level = set_level(db, durability).then_some(durability);
+        }
+        write_batch(db, batch.drain(..));
+    }
+    // What a crash would have to recover is written back now.
+    if let Err(error) = db.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)") {
+        tracing::warn!(%error, "could not write the log back into the database; the next start will");
+    }
+}
+
+/// Chooses between the two ways of committing. It can only be done between transactions.
+fn set_level(db: &Connection, durability: Durability) -> bool {
+    let level = match durability {
+        Durability::Power => "FULL",
+        Durability::Process => "NORMAL",
+    };
+    db.pragma_update(None, "synchronous", level)
+        .inspect_err(|error| tracing::error!(%error, level, "could not choose how to commit"))
+        .is_ok()
+}
+
+fn write_batch(db: &Connection, batch: impl Iterator<Item = Operation>) {
+    let begun = db.prepare_cached("BEGIN IMMEDIATE").and_then(|mut begin| begin.execute([]));
+    let mut answers = Vec::with_capacity(MAX_BATCH);
+    let mut kept = 0usize;
+    for operation in batch {
+        let ran = (operation.run)(db);
+        kept += usize::from(ran.is_kept);
+        answers.push(ran.answer);
+    }
+    let committed = begun.map(drop).and_then(|()| commit(db));
+    if let Err(error) = &committed {
+        tracing::error!(%error, kept, "could not commit; nothing of this batch happened");
+        die_of_failed_sync(error);
+        if !db.is_autocommit()
+            && let Err(error) = db.execute_batch("ROLLBACK")
+        {
+            tracing::error!(%error, "could not roll back");
+        }
+    }
+    for answer in answers {
+        answer(match &committed {
+            Ok(()) => Ok(()),
+            Err(error) => Err(classify(StoreError::Database(copy_of(error)))),
+        });
+    }
+}
+
+fn commit(db: &Connection) -> Result<(), rusqlite::Error> {
+    if db.is_autocommit() {
+        return Err(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_FULL), None));
+    }
+    db.prepare_cached("COMMIT")?.execute([]).map(drop)
+}
+
+/// After a failed fsync nobody knows what is on the disk: the kernel may have dropped the pages and forgotten the error. The
+/// only safe reader of the database is a new start.
+#[expect(clippy::exit, reason = "going on would acknowledge what may be lost")]
+fn die_of_failed_sync(error: &rusqlite::Error) {
+    const SYNC_FAILURES: [i32; 3] = [ffi::SQLITE_IOERR_FSYNC, ffi::SQLITE_IOERR_DIR_FSYNC, ffi::SQLITE_IOERR_TRUNCATE];
+    if error.sqlite_error().is_some_and(|error| SYNC_FAILURES.contains(&error.extended_code)) {
+        tracing::error!("the disk refused to keep data (fsync failed): stopping; check the disk, then start again");
+        std::process::exit(74);
+    }
+}
+
+fn classify(error: StoreError) -> StoreError {
+    match error {
+        StoreError::Database(error) if error.sqlite_error_code() == Some(ErrorCode::DiskFull) => StoreError::DiskFull,
+        other => other,
+    }
+}
+
+/// Every one of a failed batch is told; the error itself cannot be cloned.
+fn copy_of(error: &rusqlite::Error) -> rusqlite::Error {
+    match error {
+        rusqlite::Error::SqliteFailure(code, text) => rusqlite::Error::SqliteFailure(*code, text.clone()),
+        other => rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_ERROR), Some(other.to_string())),
+    }
+}
