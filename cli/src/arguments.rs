@@ -10,7 +10,7 @@ use crate::command;
 /// Hand work to workers in sandboxes, follow it, and fetch what came of it.
 #[derive(Debug, clap::Parser)]
 #[command(name = "cw", version, after_help = crate::exit::HELP, max_term_width = 110)]
-#[command(arg_required_else_help = true, disable_help_subcommand = true)]
+#[command(arg_required_else_help = true)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) global: Global,

@@ -54,6 +54,11 @@ impl Output {
         self.stdout_is_terminal
     }
 
+    /// Whether stdout and stderr of a task end up in one place, where their order matters.
+    pub(crate) const fn mixes_streams(&self) -> bool {
+        self.stdout_is_terminal && self.stderr_is_terminal
+    }
+
     /// Columns of the terminal on stdout; none when it is a file or a pipe.
     pub(crate) fn width(&self) -> Option<usize> {
         if self.stdout_is_terminal { columns(io::stdout()) } else { None }
@@ -91,18 +96,19 @@ impl Output {
             Stream::Stdout => self.stdout_is_terminal,
             Stream::Stderr => self.stderr_is_terminal,
         };
-        if is_terminal && !self.manners.raw {
-            let text = harmless.bytes(bytes);
-            return self.write_task_output(stream, text.as_bytes());
+        if !is_terminal {
+            return self.write_task_output(stream, bytes);
         }
-        self.write_task_output(stream, bytes)
+        let text = if self.manners.raw { None } else { Some(harmless.bytes(bytes)) };
+        let shown = text.as_ref().map_or(bytes, String::as_bytes);
+        if let Some(last) = shown.last() {
+            self.at_line_start = *last == b'\n';
+        }
+        self.write_task_output(stream, shown)
     }
 
     fn write_task_output(&mut self, stream: Stream, bytes: &[u8]) -> Result<()> {
         self.clear_live();
-        if let Some(last) = bytes.last() {
-            self.at_line_start = *last == b'\n';
-        }
         match stream {
             Stream::Stdout => {
                 let mut stdout = io::stdout().lock();

@@ -265,7 +265,8 @@ impl Client {
     /// A connection that did not come about, or broke.
     fn lost(&self, error: &reqwest::Error) -> Attempt {
         let what = if error.is_timeout() { "no answer in time".to_owned() } else { cause(error) };
-        Attempt { failure: self.unreachable(&what), unsent: error.is_connect(), passing: true }
+        // Whoever waited that long once does not want to wait as long again.
+        Attempt { failure: self.unreachable(&what), unsent: error.is_connect(), passing: !error.is_timeout() }
     }
 
     /// The failure for a coordinator that is not there.

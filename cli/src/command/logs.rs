@@ -1,6 +1,6 @@
 //! `cw logs`: what tasks wrote, so far or as they write it.
 
-use protocol::{Stream, TaskId, TaskView};
+use protocol::{Stream, TaskId, TaskState, TaskView};
 
 use super::Context;
 use crate::client::Client;
@@ -46,27 +46,48 @@ impl Args {
 /// Shows what the tasks wrote.
 pub(crate) async fn run(args: Args, context: &mut Context) -> Result<Exit> {
     let client = context.connect()?;
-    let tasks = task_id::find_all(&client, &args.tasks).await?;
-    for id in &tasks {
-        client.task(*id).await?;
+    let ids = task_id::find_all(&client, &args.tasks).await?;
+    let mut are_done = true;
+    for id in &ids {
+        let state = client.task(*id).await?.row.state;
+        are_done &= state.is_done();
+        if state == TaskState::Queued && !args.follow {
+            context.out.talk(&format!("{id} has not started; `cw why {id}` says why"));
+        }
     }
     if args.follow {
-        return follow(&client, &mut context.out, &args, tasks).await;
+        return follow(&client, &mut context.out, &args, ids).await;
     }
-    for id in &tasks {
-        let prefix = if tasks.len() > 1 { format!("[{id}] ") } else { String::new() };
+    // The events of a done task end, and they alone know in which order both streams were written.
+    if are_done && context.out.mixes_streams() && !context.out.json() {
+        let plan = plan(&args, ids, Show::Output);
+        return match watch(&client, &mut context.out, plan).await? {
+            Watched::Left(failure) => Err(failure),
+            Watched::Done(_) => Ok(Exit::DONE),
+        };
+    }
+    copy_all(&client, &mut context.out, &args, &ids).await
+}
+
+/// What is there now, as it was written, one stream after the other.
+async fn copy_all(client: &Client, out: &mut Output, args: &Args, ids: &[TaskId]) -> Result<Exit> {
+    for id in ids {
+        let prefix = if ids.len() > 1 { format!("[{id}] ") } else { String::new() };
         let streams = args.only().map_or_else(|| vec![Stream::Stdout, Stream::Stderr], |only| vec![only]);
         for stream in streams {
-            print(&client, &mut context.out, *id, stream, Part { lines: args.lines, prefix: &prefix }).await?;
+            print(client, out, *id, stream, Part { lines: args.lines, prefix: &prefix }).await?;
         }
     }
     Ok(Exit::DONE)
 }
 
+fn plan(args: &Args, tasks: Vec<TaskId>, show: Show) -> Plan {
+    Plan { tasks, show, stream: args.only(), lines: args.lines, timeout: None }
+}
+
 async fn follow(client: &Client, out: &mut Output, args: &Args, tasks: Vec<TaskId>) -> Result<Exit> {
     let show = if out.json() { Show::Events } else { Show::Output };
-    let plan = Plan { tasks, show, stream: args.only(), lines: args.lines, timeout: None };
-    let done = match watch(client, out, plan).await? {
+    let done = match watch(client, out, plan(args, tasks, show)).await? {
         Watched::Left(failure) => return Err(failure),
         Watched::Done(done) => done,
     };
