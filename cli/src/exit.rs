@@ -37,6 +37,11 @@ impl Exit {
     pub(crate) const TERMINATED: Self = Self(143);
     pub(crate) const BROKEN_PIPE: Self = Self(141);
 
+    /// Whether somebody only stopped to wait: nothing went wrong.
+    pub(crate) fn is_leaving(self) -> bool {
+        [Self::WAIT_RAN_OUT, Self::INTERRUPTED, Self::TERMINATED].contains(&self)
+    }
+
     /// The code for how a task stands. One that is not done counts as done here: whoever waits says otherwise.
     pub(crate) fn of_task(task: &TaskView) -> Self {
         match (task.row.state, task.row.reason) {

@@ -152,8 +152,13 @@ impl Output {
             let json = if self.stderr_is_terminal { harmless_json(&json) } else { json };
             return self.say(&json);
         }
-        let title = self.mark_on(self.stderr_is_terminal, Mark::Bad, "error");
-        self.say(&format!("{title}: {}", harmless_text(&failure.message)));
+        let message = harmless_text(&failure.message);
+        if failure.exit.is_leaving() {
+            self.say(&message);
+        } else {
+            let title = self.mark_on(self.stderr_is_terminal, Mark::Bad, "error");
+            self.say(&format!("{title}: {message}"));
+        }
         if let Some(next) = &failure.next {
             self.say(&format!("  next: {}", harmless_text(next)));
         }

@@ -103,5 +103,14 @@ pub(crate) fn span(ms: i64) -> String {
     }
 }
 
+/// How long something took, as a person says it: `6ms`, `1.2s`, then as a span.
+pub(crate) fn took(ms: i64) -> String {
+    match ms.max(0) {
+        ms @ 0..1000 => format!("{ms}ms"),
+        ms @ 1000..60_000 => format!("{}.{}s", ms / 1000, ms % 1000 / 100),
+        ms => span(ms),
+    }
+}
+
 #[cfg(test)]
 mod tests;

@@ -71,7 +71,7 @@ pub(crate) async fn watch(client: &Client, out: &mut Output, plan: Plan) -> Resu
     }
     drop(sender);
     let mut printer = Printer::new(&plan);
-    let mut tick = tokio::time::interval(TICK);
+    let mut tick = tokio::time::interval_at(Instant::now() + TICK, TICK);
     loop {
         tokio::select! {
             biased;

@@ -210,14 +210,16 @@ fn judge_workers(workers: &[WorkerView], repos: &[RepoView]) -> Vec<Check> {
         let serving = ready.iter().filter(|worker| worker.repos.contains(&repo.repo)).count();
         let name = &repo.repo;
         checks.push(match (serving, repo.queued, repo.paused) {
-            (_, queued, true) => Check::note("repo", format!("{name} is paused, {queued} tasks wait")),
-            (0, 0, false) => Check::note("repo", format!("{name} has no worker")),
+            (_, queued, true) => Check::note("repo", format!("{name} is paused; waiting tasks {queued}")),
+            (0, 0, false) => Check::note("repo", format!("{name} has no ready worker; no task waits")),
             (0, queued, false) => {
-                let message = format!("{name} has no worker, {queued} tasks wait");
+                let message = format!("{name} has no ready worker; waiting tasks {queued}");
                 let next = format!("start one with `CW_REPO={name} cw-worker run`");
                 Check::wrong("repo", Failure::new(Exit::FAILED, "no_worker", message).next(next))
             }
-            (serving, queued, false) => Check::ok("repo", format!("{name} has {serving} workers, {queued} tasks wait")),
+            (serving, queued, false) => {
+                Check::ok("repo", format!("{name}: ready workers {serving}, waiting tasks {queued}"))
+            }
         });
     }
     checks

@@ -7,7 +7,7 @@ use crate::clock;
 use crate::exit::Exit;
 use crate::failure::Result;
 use crate::output::Output;
-use crate::table::{age, cut, span};
+use crate::table::{age, cut, took};
 use crate::task_id;
 use crate::terminal::{harmless_line, harmless_text};
 
@@ -53,10 +53,10 @@ fn describe(task: &TaskView, now: Timestamp, out: &Output) -> String {
         field("started", &format!("{started_at} ({} ago)", age(now, started_at)));
     }
     if let Some(finished_at) = row.finished_at {
-        let took = row
+        let lasted = row
             .started_at
-            .map_or_else(String::new, |started_at| format!(", after {}", span(finished_at.ms_since(started_at))));
-        field("finished", &format!("{finished_at} ({} ago{took})", age(now, finished_at)));
+            .map_or_else(String::new, |started_at| format!(", after {}", took(finished_at.ms_since(started_at))));
+        field("finished", &format!("{finished_at} ({} ago{lasted})", age(now, finished_at)));
     }
     if let Some(asked_at) = row.cancel_requested_at.filter(|_| !row.state.is_done()) {
         field("cancel", &format!("asked for {} ago", age(now, asked_at)));

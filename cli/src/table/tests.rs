@@ -29,6 +29,11 @@ fn colour_does_not_move_a_column() {
 }
 
 #[test]
+fn short_times_are_told_finely() {
+    assert_eq!([0, 999, 1250, 59_999, 61_000].map(took), ["0ms", "999ms", "1.2s", "59.9s", "1m"]);
+}
+
+#[test]
 fn ages_are_short() {
     let at = Timestamp::from_ms;
     let ages = [0, 59_999, 60_000, 3_599_000, 3_600_000, 172_799_000, 172_800_000].map(|ms| age(at(ms), at(0)));
