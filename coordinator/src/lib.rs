@@ -72,6 +72,7 @@ pub async fn run(config: Config, shutdown: Shutdown) -> anyhow::Result<()> {
     reaper::save_workers(&queue).await.context("saving who was seen")?;
     drop(app);
     close(queue);
+    state.leave();
     tracing::info!("stopped");
     Ok(())
 }

@@ -11,6 +11,8 @@ use tokio::signal::unix::{SignalKind, signal};
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    // What is written here is for its owner alone: tasks, results, hashes of keys.
+    rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     trace(arguments.log_format);
     let done = match &arguments.command {
         Some(Command::Backup { to }) => backup(&arguments, to),

@@ -60,6 +60,12 @@ impl StateDir {
         write(&mut self.lock).with_context(|| format!("writing {}", self.path.join("coordinator.json").display()))
     }
 
+    /// Says, for other programs, that nobody runs here any more.
+    pub fn leave(self) {
+        // A file that is left says what a crash would have left; nobody trusts it without the lock.
+        let _ = self.lock.set_len(0);
+    }
+
     /// The database.
     #[must_use]
     pub fn database(&self) -> PathBuf {

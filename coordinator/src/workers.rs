@@ -70,7 +70,7 @@ impl Workers {
     pub fn views(&self, running: &[WorkerId], now: Timestamp) -> Vec<WorkerView> {
         let known = self.lock();
         let mut views: Vec<_> = known.values().map(|known| view(&known.worker, running, now)).collect();
-        views.sort_by(|a, b| b.id.cmp(&a.id));
+        views.sort_by_key(|view| std::cmp::Reverse(view.id));
         views
     }
 }

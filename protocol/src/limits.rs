@@ -8,7 +8,7 @@ const MIB: u64 = 1 << 20;
 pub const DEFAULT_OUTPUT_BYTES: u64 = 10 * MIB;
 
 /// Output of one stream that stands in the result itself, in bytes.
-pub const RESULT_OUTPUT_BYTES: u64 = MIB;
+pub const RESULT_OUTPUT_BYTES: usize = 1 << 20;
 
 /// Output of one stream, in bytes, beyond which a task ends with `output_limit`.
 pub const MAX_WRITTEN_BYTES: u64 = 1024 * MIB;

@@ -10,7 +10,7 @@ use super::row::Stored;
 use crate::store::types::StoreError;
 
 /// Bytes kept at each end of a stream.
-const END_BYTES: usize = RESULT_OUTPUT_BYTES as usize / 2;
+const END_BYTES: usize = RESULT_OUTPUT_BYTES / 2;
 
 /// Writes the result of a task that was just done.
 pub(super) fn save(db: &Connection, stored: &Stored, report: Option<&Report>) -> Result<(), StoreError> {

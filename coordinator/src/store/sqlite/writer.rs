@@ -164,16 +164,12 @@ fn die_of_failed_sync(error: &rusqlite::Error) {
 }
 
 fn classify(error: StoreError) -> StoreError {
-    match error {
-        StoreError::Database(error) if error.sqlite_error_code() == Some(ErrorCode::DiskFull) => StoreError::DiskFull,
-        other => other,
-    }
+    let is_full = matches!(&error, StoreError::Database(error) if error.sqlite_error_code() == Some(ErrorCode::DiskFull));
+    if is_full { StoreError::DiskFull } else { error }
 }
 
 /// Every one of a failed batch is told; the error itself cannot be cloned.
 fn copy_of(error: &rusqlite::Error) -> rusqlite::Error {
-    match error {
-        rusqlite::Error::SqliteFailure(code, text) => rusqlite::Error::SqliteFailure(*code, text.clone()),
-        other => rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_ERROR), Some(other.to_string())),
-    }
+    let code = error.sqlite_error().copied().unwrap_or_else(|| ffi::Error::new(ffi::SQLITE_ERROR));
+    rusqlite::Error::SqliteFailure(code, Some(error.to_string()))
 }
