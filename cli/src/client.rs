@@ -8,6 +8,7 @@ use protocol::why::Why;
 use protocol::{KeyId, RepoName, Spec, Stream, TaskId, TaskView};
 use reqwest::{Method, Response};
 
+use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 pub(crate) use transport::{Call, Client, Received, Repeat};
 
@@ -31,7 +32,7 @@ impl Client {
 
     /// A task as it stands.
     pub(crate) async fn task(&self, id: TaskId) -> Result<Received<TaskView>> {
-        self.receive(Call::get(format!("/v1/tasks/{id}"))).await
+        self.receive(Call::get(format!("/v1/tasks/{id}"))).await.map_err(|failure| about(id, failure))
     }
 
     /// One page of tasks.
@@ -48,12 +49,14 @@ impl Client {
 
     /// Asks for a task to end. Done already is no success, unless it is cancelled.
     pub(crate) async fn cancel(&self, id: TaskId) -> Result<Received<TaskView>> {
-        self.receive(Call::new(Method::POST, format!("/v1/tasks/{id}/cancel"))).await
+        self.receive(Call::new(Method::POST, format!("/v1/tasks/{id}/cancel")))
+            .await
+            .map_err(|failure| about(id, failure))
     }
 
     /// Why a task is where it is.
     pub(crate) async fn why(&self, id: TaskId) -> Result<Received<Why>> {
-        self.receive(Call::get(format!("/v1/tasks/{id}/why"))).await
+        self.receive(Call::get(format!("/v1/tasks/{id}/why"))).await.map_err(|failure| about(id, failure))
     }
 
     /// The events of a task after that number, as a stream that lasts until the task is done.
@@ -109,8 +112,16 @@ impl Client {
     }
 }
 
+/// Names the task that a refusal is about.
+fn about(id: TaskId, failure: Failure) -> Failure {
+    match failure.exit {
+        Exit::NOT_FOUND => Failure { request_id: failure.request_id, ..no_such_task(&id.to_string()) },
+        Exit::CONFLICT => Failure { message: format!("{id}: {}", failure.message), ..failure },
+        _ => failure,
+    }
+}
+
 /// The failure for an id that no task has.
 pub(crate) fn no_such_task(id: &str) -> Failure {
-    Failure::new(crate::exit::Exit::NOT_FOUND, "not_found", format!("no task `{id}`"))
-        .next("see the newest by `cw list`")
+    Failure::new(Exit::NOT_FOUND, "not_found", format!("there is no task `{id}`")).next("see the newest by `cw list`")
 }

@@ -116,6 +116,11 @@ impl Call {
         Ok(self)
     }
 
+    /// Whether this asks for no single thing, such as `/v1/tasks`.
+    fn is_list(&self) -> bool {
+        self.path.matches('/').count() == 2
+    }
+
     pub(crate) const fn repeat(mut self, repeat: Repeat) -> Self {
         self.repeat = repeat;
         self
@@ -233,6 +238,10 @@ impl Client {
         let status = response.status();
         let body = response.bytes().await.map_err(|error| self.lost(&error))?;
         let failure = match protocol::decode::<Problem>(&body) {
+            // A list is always there: whoever does not know it serves workers only.
+            Ok(problem) if status.as_u16() == 404 && call.is_list() => self
+                .foreign("it has no such route, as the workers' listener has not")
+                .next(format!("give the coordinator's own address by CW_COORDINATOR ({})", problem.detail)),
             Ok(problem) => self.explain(Failure::refused(problem), status.as_u16()),
             Err(_) => self.foreign(&format!("it answered {}", status.as_u16())),
         };

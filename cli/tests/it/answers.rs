@@ -33,7 +33,7 @@ fn error_in_json_is_one_object_on_stderr() {
     let ran = User::of(&peer).run(&["--json", "get", ID]);
     assert_eq!(ran.out, "");
     let error: serde_json::Value = serde_json::from_str(&ran.err).unwrap();
-    let expected = serde_json::json!({"error": {"code": "not_found", "message": "no such task", "next": null, "request_id": "req_1"}});
+    let expected = serde_json::json!({"error": {"code": "not_found", "message": format!("there is no task `{ID}`"), "next": "see the newest by `cw list`", "request_id": "req_1"}});
     assert_eq!(error, expected);
 }
 
@@ -73,6 +73,13 @@ fn another_service_on_that_port_is_not_taken_for_the_coordinator() {
         assert_eq!(ran.code, 6, "{ran:?}");
         assert!(ran.err.contains("does not speak as a coordinator"), "{}", ran.err);
     }
+}
+
+#[test]
+fn workers_listener_is_not_taken_for_the_coordinator() {
+    let peer = Peer::start(|_, _| problem("not_found", 404, "there is no such route"));
+    let ran = User::of(&peer).run(&["list"]);
+    assert!(ran.code == 6 && ran.err.contains("workers' listener") && ran.err.contains("CW_COORDINATOR"), "{ran:?}");
 }
 
 #[test]
