@@ -136,3 +136,6 @@ impl Store {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,7 +3,7 @@
 use protocol::spec::Priority;
 use protocol::{KeyId, LeaseId, Reason, RepoName, TaskId, TaskRow, Timestamp, WorkerId};
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ValueRef};
-use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use crate::lifecycle::{End, Ended, Hold, Lease, State, Task};
 use crate::store::types::StoreError;
@@ -60,35 +60,84 @@ pub(super) fn by_lease(db: &Connection, lease: LeaseId) -> Result<Option<Stored>
     Ok(db.prepare_cached(BY_LEASE)?.query_row([lease.to_bytes()], Stored::read).optional()?)
 }
 
+/// Reads the columns of a row one after another: to look each up by its name would take longer than everything else.
+struct Columns<'row> {
+    row: &'row Row<'row>,
+    next: usize,
+}
+
+impl Columns<'_> {
+    fn next<T: FromSql>(&mut self) -> rusqlite::Result<T> {
+        self.next += 1;
+        self.row.get(self.next - 1)
+    }
+
+    fn instant(&mut self) -> rusqlite::Result<Option<Timestamp>> {
+        Ok(self.next::<Option<i64>>()?.map(Timestamp::from_ms))
+    }
+
+    fn count(&mut self) -> rusqlite::Result<u64> {
+        let value: i64 = self.next()?;
+        u64::try_from(value).map_err(|_| out_of_range(value))
+    }
+}
+
 impl Stored {
+    /// Reads `columns!()`, in its order.
     pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
-        let retry: Option<String> = row.get("retry")?;
+        let columns = &mut Columns { row, next: 0 };
+        let (seq, id, repo) = (columns.next()?, TaskId::from_bytes(columns.next()?), columns.next()?);
+        let (priority, needs) = (read_priority(columns.next()?)?, columns.next()?);
+        let (is_agent, session, writes) = (columns.next()?, columns.next()?, columns.next()?);
+        let (max_attempts, retry, event_budget) =
+            (columns.next()?, columns.next::<Option<String>>()?, columns.count()?);
+        let (state, hold, hold_until) = (columns.next()?, columns.next()?, columns.instant()?);
+        let (attempt, counted, releases) = (columns.next()?, columns.next()?, columns.next()?);
+        let lease = LeaseColumns {
+            id: columns.next()?,
+            key: columns.next()?,
+            worker: columns.next()?,
+            end: columns.next()?,
+            expires_at: columns.next()?,
+            is_renewed: columns.next()?,
+        };
+        let (events, lease_events, lease_event_bytes) = (columns.count()?, columns.count()?, columns.count()?);
+        let created_at = Timestamp::from_ms(columns.next()?);
+        let (started_at, cancel_requested_at) = (columns.instant()?, columns.instant()?);
+        let (finished_at, reason) = (columns.instant()?, columns.next::<Option<Word>>()?);
+        let state = match state {
+            0 => State::Queued { hold: read_hold(hold, hold_until)? },
+            1 => State::Leased(lease.live()?),
+            2 => State::Done { reason: present(reason)?.0, at: present(finished_at)? },
+            other => return Err(out_of_range(other)),
+        };
         let retry = retry.map(|json| serde_json::from_str(&json)).transpose().map_err(unreadable)?;
+        let ended = lease.ended()?;
         let task = Task {
-            state: read_state(row)?,
-            attempt: row.get("attempt")?,
-            counted: row.get("counted")?,
-            releases: row.get("releases")?,
-            cancel_requested_at: instant(row, "cancel_requested_at")?,
-            started_at: instant(row, "started_at")?,
-            ended: read_ended(row)?,
-            is_agent: row.get("is_agent")?,
-            max_attempts: row.get("max_attempts")?,
+            state,
+            attempt,
+            counted,
+            releases,
+            cancel_requested_at,
+            started_at,
+            ended,
+            is_agent,
+            max_attempts,
             retry,
         };
         Ok(Self {
-            seq: row.get("seq")?,
-            id: TaskId::from_bytes(row.get("id")?),
-            repo: row.get("repo")?,
-            priority: read_priority(row.get("priority")?)?,
-            needs: row.get("needs")?,
-            session: row.get("session")?,
-            writes: row.get("writes")?,
-            event_budget: count(row, "event_budget")?,
-            events: count(row, "events")?,
-            lease_events: count(row, "lease_events")?,
-            lease_event_bytes: count(row, "lease_event_bytes")?,
-            created_at: Timestamp::from_ms(row.get("created_at")?),
+            seq,
+            id,
+            repo,
+            priority,
+            needs,
+            session,
+            writes,
+            event_budget,
+            events,
+            lease_events,
+            lease_event_bytes,
+            created_at,
             task,
         })
     }
@@ -110,22 +159,33 @@ impl Stored {
             State::Queued { .. } | State::Leased(_) => (None, None),
         };
         db.prepare_cached(
-            "UPDATE tasks SET state = :state, hold = :hold, hold_until = :hold_until, attempt = :attempt, counted = :counted, \
-             releases = :releases, lease = :lease, lease_key = :key, worker = :worker, lease_end = :end, \
-             lease_expires_at = :expires, lease_renewed = :renewed, events = :events, lease_events = :lease_events, \
-             lease_event_bytes = :bytes, started_at = :started, cancel_requested_at = :cancel, finished_at = :finished, \
-             reason = :reason WHERE seq = :seq",
+            "UPDATE tasks SET state = ?2, hold = ?3, hold_until = ?4, attempt = ?5, counted = ?6, releases = ?7, lease = ?8, \
+             lease_key = ?9, worker = ?10, lease_end = ?11, lease_expires_at = ?12, lease_renewed = ?13, events = ?14, \
+             lease_events = ?15, lease_event_bytes = ?16, started_at = ?17, cancel_requested_at = ?18, finished_at = ?19, \
+             reason = ?20 WHERE seq = ?1",
         )?
-        .execute(named_params! {
-            ":state": state_column(&self.task.state), ":hold": hold, ":hold_until": hold_until,
-            ":attempt": self.task.attempt, ":counted": self.task.counted, ":releases": self.task.releases,
-            ":lease": lease.id, ":key": lease.key, ":worker": lease.worker, ":end": lease.end,
-            ":expires": lease.expires_at, ":renewed": lease.is_renewed, ":events": self.events.cast_signed(),
-            ":lease_events": self.lease_events.cast_signed(), ":bytes": self.lease_event_bytes.cast_signed(),
-            ":started": self.task.started_at.map(Timestamp::as_ms),
-            ":cancel": self.task.cancel_requested_at.map(Timestamp::as_ms), ":finished": finished_at,
-            ":reason": reason, ":seq": self.seq,
-        })?;
+        .execute(params![
+            self.seq,
+            state_column(&self.task.state),
+            hold,
+            hold_until,
+            self.task.attempt,
+            self.task.counted,
+            self.task.releases,
+            lease.id,
+            lease.key,
+            lease.worker,
+            lease.end,
+            lease.expires_at,
+            lease.is_renewed,
+            self.events.cast_signed(),
+            self.lease_events.cast_signed(),
+            self.lease_event_bytes.cast_signed(),
+            self.task.started_at.map(Timestamp::as_ms),
+            self.task.cancel_requested_at.map(Timestamp::as_ms),
+            finished_at,
+            reason,
+        ])?;
         Ok(())
     }
 
@@ -188,6 +248,32 @@ struct LeaseColumns {
 }
 
 impl LeaseColumns {
+    fn live(&self) -> rusqlite::Result<Lease> {
+        Ok(Lease {
+            id: LeaseId::from_bytes(present(self.id)?),
+            key: KeyId::from_bytes(present(self.key)?),
+            worker: WorkerId::from_bytes(present(self.worker)?),
+            expires_at: Timestamp::from_ms(present(self.expires_at)?),
+            is_renewed: self.is_renewed,
+        })
+    }
+
+    fn ended(&self) -> rusqlite::Result<Option<Ended>> {
+        let Some(end) = self.end else { return Ok(None) };
+        let how = match end {
+            0 => End::Reported,
+            1 => End::Released,
+            2 => End::Lapsed,
+            other => return Err(out_of_range(other)),
+        };
+        Ok(Some(Ended {
+            id: LeaseId::from_bytes(present(self.id)?),
+            key: KeyId::from_bytes(present(self.key)?),
+            worker: WorkerId::from_bytes(present(self.worker)?),
+            how,
+        }))
+    }
+
     fn of(task: &Task) -> Self {
         if let State::Leased(lease) = task.state {
             return Self {
@@ -211,27 +297,11 @@ impl LeaseColumns {
     }
 }
 
-fn read_state(row: &Row<'_>) -> rusqlite::Result<State> {
-    Ok(match row.get::<_, i64>("state")? {
-        0 => State::Queued { hold: read_hold(row)? },
-        1 => State::Leased(Lease {
-            id: LeaseId::from_bytes(row.get("lease")?),
-            key: KeyId::from_bytes(row.get("lease_key")?),
-            worker: WorkerId::from_bytes(row.get("worker")?),
-            expires_at: Timestamp::from_ms(row.get("lease_expires_at")?),
-            is_renewed: row.get("lease_renewed")?,
-        }),
-        2 => State::Done { reason: row.get::<_, Word>("reason")?.0, at: Timestamp::from_ms(row.get("finished_at")?) },
-        other => return Err(out_of_range(other)),
-    })
-}
-
-fn read_hold(row: &Row<'_>) -> rusqlite::Result<Option<Hold>> {
-    let until = || row.get("hold_until").map(Timestamp::from_ms);
-    Ok(match row.get::<_, Option<i64>>("hold")? {
+fn read_hold(hold: Option<i64>, until: Option<Timestamp>) -> rusqlite::Result<Option<Hold>> {
+    Ok(match hold {
         None => None,
-        Some(0) => Some(Hold::NotBefore(until()?)),
-        Some(1) => Some(Hold::Backoff(until()?)),
+        Some(0) => Some(Hold::NotBefore(present(until)?)),
+        Some(1) => Some(Hold::Backoff(present(until)?)),
         Some(2) => Some(Hold::Session),
         Some(other) => return Err(out_of_range(other)),
     })
@@ -245,22 +315,6 @@ pub(super) fn hold_columns(state: &State) -> (Option<i64>, Option<i64>) {
         State::Queued { hold: Some(Hold::Session) } => (Some(2), None),
         State::Queued { hold: None } | State::Leased(_) | State::Done { .. } => (None, None),
     }
-}
-
-fn read_ended(row: &Row<'_>) -> rusqlite::Result<Option<Ended>> {
-    let Some(end) = row.get::<_, Option<i64>>("lease_end")? else { return Ok(None) };
-    let how = match end {
-        0 => End::Reported,
-        1 => End::Released,
-        2 => End::Lapsed,
-        other => return Err(out_of_range(other)),
-    };
-    Ok(Some(Ended {
-        id: LeaseId::from_bytes(row.get("lease")?),
-        key: KeyId::from_bytes(row.get("lease_key")?),
-        worker: WorkerId::from_bytes(row.get("worker")?),
-        how,
-    }))
 }
 
 const fn end_column(end: End) -> i64 {
@@ -294,13 +348,9 @@ fn read_priority(column: i64) -> rusqlite::Result<Priority> {
     Priority::ALL.into_iter().find(|known| priority_column(*known) == column).ok_or_else(|| out_of_range(column))
 }
 
-fn instant(row: &Row<'_>, column: &str) -> rusqlite::Result<Option<Timestamp>> {
-    Ok(row.get::<_, Option<i64>>(column)?.map(Timestamp::from_ms))
-}
-
-fn count(row: &Row<'_>, column: &str) -> rusqlite::Result<u64> {
-    let value: i64 = row.get(column)?;
-    u64::try_from(value).map_err(|_| out_of_range(value))
+/// What a row in this state must have.
+fn present<T>(column: Option<T>) -> rusqlite::Result<T> {
+    column.ok_or_else(|| out_of_range(0))
 }
 
 /// A reason, read by its word.

@@ -2,7 +2,7 @@
 
 use protocol::RepoName;
 use protocol::spec::{SessionMode, Spec};
-use rusqlite::{Connection, OptionalExtension as _, named_params};
+use rusqlite::{Connection, OptionalExtension as _, params};
 use serde_json::value::RawValue;
 
 use super::row::{self, Stored, hold_columns, priority_column};
@@ -95,16 +95,23 @@ fn insert_row(db: &Connection, stored: &Stored) -> Result<(), StoreError> {
     let retry = stored.task.retry.as_ref().map(serde_json::to_string).transpose();
     db.prepare_cached(
         "INSERT INTO tasks (id, repo, priority, needs, is_agent, session, writes, max_attempts, retry, event_budget, state, \
-         hold, hold_until, created_at) VALUES (:id, :repo, :priority, :needs, :is_agent, :session, :writes, :max_attempts, \
-         :retry, :event_budget, 0, :hold, :hold_until, :created_at)",
+         hold, hold_until, created_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 0, ?11, ?12, ?13)",
     )?
-    .execute(named_params! {
-        ":id": stored.id.to_bytes(), ":repo": stored.repo, ":priority": priority_column(stored.priority),
-        ":needs": stored.needs, ":is_agent": stored.task.is_agent, ":session": stored.session, ":writes": stored.writes,
-        ":max_attempts": stored.task.max_attempts, ":retry": retry.map_err(|error| StoreError::Corrupt(error.to_string()))?,
-        ":event_budget": stored.event_budget.cast_signed(), ":hold": hold, ":hold_until": hold_until,
-        ":created_at": stored.created_at.as_ms(),
-    })?;
+    .execute(params![
+        stored.id.to_bytes(),
+        stored.repo,
+        priority_column(stored.priority),
+        stored.needs,
+        stored.task.is_agent,
+        stored.session,
+        stored.writes,
+        stored.task.max_attempts,
+        retry.map_err(|error| StoreError::Corrupt(error.to_string()))?,
+        stored.event_budget.cast_signed(),
+        hold,
+        hold_until,
+        stored.created_at.as_ms(),
+    ])?;
     Ok(())
 }
 

@@ -71,8 +71,12 @@ fn save(
         result::save(db, stored, report)?;
     }
     let freed = session::settle(db, stored)?;
-    // The settled session may hold a task that just went back.
-    let back = row::by_seq(db, stored.seq)?.map(|stored| session::notice_if_ready(db, &stored)).transpose()?.flatten();
+    let back = match change {
+        // The settled session may hold the task that just went back.
+        Change::Queued(_) => row::by_seq(db, stored.seq)?,
+        Change::None | Change::Running | Change::Done(_) => None,
+    };
+    let back = back.map(|stored| session::notice_if_ready(db, &stored)).transpose()?.flatten();
     let room = room(db, stored, change)?;
     Ok(freed.into_iter().chain(back).chain(room).collect())
 }

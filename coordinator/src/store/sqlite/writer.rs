@@ -164,7 +164,8 @@ fn die_of_failed_sync(error: &rusqlite::Error) {
 }
 
 fn classify(error: StoreError) -> StoreError {
-    let is_full = matches!(&error, StoreError::Database(error) if error.sqlite_error_code() == Some(ErrorCode::DiskFull));
+    let is_full =
+        matches!(&error, StoreError::Database(error) if error.sqlite_error_code() == Some(ErrorCode::DiskFull));
     if is_full { StoreError::DiskFull } else { error }
 }
 
