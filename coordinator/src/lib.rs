@@ -48,7 +48,7 @@ pub async fn run(config: Config, shutdown: Shutdown) -> anyhow::Result<()> {
     let mut state = StateDir::take(&config.state_dir)?;
     let queue = Arc::new(open_queue(&config, &state, shutdown.clone()).await?);
     let keys = open_keys(&queue, &state).await?;
-    let app = Arc::new(App::new(queue.clone(), keys, &config.allowed_hosts));
+    let app = Arc::new(App::new(queue.clone(), keys, &config));
 
     let all = Listener::bind(&config.listen).await?;
     let workers = match &config.worker_listen {
@@ -59,7 +59,7 @@ pub async fn run(config: Config, shutdown: Shutdown) -> anyhow::Result<()> {
     state.announce(&all.address(), worker_address.as_deref())?;
     tracing::info!(listen = all.address(), worker_listen = worker_address, "ready");
 
-    let served = Served::new(shutdown.clone(), config.grace);
+    let served = Served { shutdown: shutdown.clone(), grace: config.grace, patience: config.patience };
     let housekeeping = async {
         tokio::join!(reaper::run(&queue), retention::run(&queue, config.retention));
     };
@@ -70,8 +70,7 @@ pub async fn run(config: Config, shutdown: Shutdown) -> anyhow::Result<()> {
     };
     tokio::join!(serve(all, http::all_routes(app.clone()), &served), workers_routes, housekeeping);
     reaper::save_workers(&queue).await.context("saving who was seen")?;
-    drop(app);
-    close(queue);
+    queue.store.close().await;
     state.leave();
     tracing::info!("stopped");
     Ok(())
@@ -123,12 +122,4 @@ async fn open_keys(queue: &Queue, state: &StateDir) -> anyhow::Result<Keys> {
     keys.add(admin, hash);
     tracing::info!(file = %state.admin_key().display(), "wrote the admin's key");
     Ok(keys)
-}
-
-/// Ends the writing thread once nobody can ask for more.
-fn close(queue: Arc<Queue>) {
-    match Arc::try_unwrap(queue) {
-        Ok(queue) => queue.store.close(),
-        Err(_) => tracing::warn!("requests outlived the grace period; the database recovers at the next start"),
-    }
 }

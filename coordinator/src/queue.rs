@@ -155,7 +155,7 @@ impl Queue {
                 return Ok(Some(stop));
             }
             let woken = async {
-                tokio::select! { () = watch.changed() => false, () = self.shutdown.requested() => true }
+                tokio::select! { () = watch.state_changed() => false, () = self.shutdown.requested() => true }
             };
             match timeout_at(deadline, woken).await {
                 Ok(false) => {}
@@ -170,7 +170,7 @@ impl Queue {
     /// `LeaseLost`, `EventGap`, or see `StoreError`.
     pub async fn append(&self, holder: Holder, events: Vec<WorkerEvent>) -> Result<Appended> {
         let appended = self.store.append(holder, events, self.clock.now()).await?;
-        self.wakeup.task_changed(appended.task);
+        self.wakeup.task_told(appended.task);
         Ok(appended)
     }
 

@@ -130,9 +130,9 @@ impl Store {
     }
 
     /// Answers what waits, writes everything back and closes.
-    pub fn close(self) {
+    pub async fn close(&self) {
         match self {
-            Self::Sqlite(store) => store.close(),
+            Self::Sqlite(store) => store.close().await,
         }
     }
 }

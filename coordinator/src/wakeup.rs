@@ -15,7 +15,7 @@ use crate::store::Notice;
 #[derive(Default)]
 pub struct Wakeup {
     waiters: Mutex<Waiters>,
-    tasks: Mutex<HashMap<TaskId, watch::Sender<()>>>,
+    tasks: Mutex<HashMap<TaskId, watch::Sender<u64>>>,
     feed: watch::Sender<()>,
 }
 
@@ -41,11 +41,12 @@ pub struct Parked<'a> {
     bell: Arc<Notify>,
 }
 
-/// Hears of every change of one task.
+/// Hears of every change of one task. The value counts the changes of its state.
 pub struct TaskWatch<'a> {
     wakeup: &'a Wakeup,
     task: TaskId,
-    changes: watch::Receiver<()>,
+    changes: watch::Receiver<u64>,
+    seen_states: u64,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -93,14 +94,22 @@ impl Wakeup {
 
     /// Starts to listen for changes of a task.
     pub fn watch(&self, task: TaskId) -> TaskWatch<'_> {
-        let changes = lock(&self.tasks).entry(task).or_insert_with(|| watch::channel(()).0).subscribe();
-        TaskWatch { wakeup: self, task, changes }
+        let changes = lock(&self.tasks).entry(task).or_insert_with(|| watch::channel(0).0).subscribe();
+        let seen_states = *changes.borrow();
+        TaskWatch { wakeup: self, task, changes, seen_states }
     }
 
-    /// A task changed, or has new events.
+    /// A task changed its state, or was asked to stop.
     pub fn task_changed(&self, task: TaskId) {
         if let Some(changes) = lock(&self.tasks).get(&task) {
-            changes.send_replace(());
+            changes.send_modify(|states| *states += 1);
+        }
+    }
+
+    /// A task has new events.
+    pub fn task_told(&self, task: TaskId) {
+        if let Some(changes) = lock(&self.tasks).get(&task) {
+            changes.send_modify(|_| {});
         }
     }
 
@@ -156,10 +165,18 @@ fn leave(by_repo: &mut HashMap<RepoName, Vec<u64>>, repo: &RepoName, ticket: u64
 }
 
 impl TaskWatch<'_> {
-    /// Waits for a change since the last one that was seen, or since the watch began.
+    /// Waits for a change or an event since the last one that was seen, or since the watch began.
     pub async fn changed(&mut self) {
         // The sender lives as long as this watch.
         drop(self.changes.changed().await);
+    }
+
+    /// Waits for another state: whoever waits for that alone need not look at every line of output.
+    pub async fn state_changed(&mut self) {
+        let seen = self.seen_states;
+        if let Ok(states) = self.changes.wait_for(|states| *states != seen).await {
+            self.seen_states = *states;
+        }
     }
 }
 

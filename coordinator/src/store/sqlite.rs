@@ -36,9 +36,6 @@ use readers::Readers;
 use verbs::Verb;
 use writer::Writer;
 
-/// Pages in the log before they are written back: few enough to keep the log small, enough to make it rare.
-const CHECKPOINT_PAGES: i64 = 4_000;
-
 /// The queue in a SQLite file.
 pub struct Sqlite {
     writer: Writer,
@@ -70,8 +67,8 @@ impl Sqlite {
         self.newest_instant
     }
 
-    pub(super) fn close(self) {
-        self.writer.close();
+    pub(super) async fn close(&self) {
+        self.writer.close().await;
     }
 
     pub(super) async fn submit(&self, new: NewTask, now: Now) -> Result<Submitted> {
@@ -179,7 +176,8 @@ fn configure(db: &Connection) -> rusqlite::Result<()> {
     db.busy_timeout(Duration::from_secs(5))?;
     db.set_prepared_statement_cache_capacity(128);
     db.pragma_update(None, "journal_mode", "WAL")?;
-    db.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
+    // The writer checkpoints itself, because it must hear of a failed fsync.
+    db.pragma_update(None, "wal_autocheckpoint", 0)?;
     db.pragma_update(None, "journal_size_limit", 64 << 20)?;
     db.pragma_update(None, "cache_size", -8 * 1024)?;
     db.pragma_update(None, "temp_store", "MEMORY")

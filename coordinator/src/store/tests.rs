@@ -40,9 +40,10 @@ fn open_sqlite() -> Opened {
 
 impl Opened {
     /// Closes the store and opens it again, as a restart does.
-    fn reopen(self) -> Self {
+    async fn reopen(self) -> Self {
         let Self { store, dir } = self;
-        store.close();
+        store.close().await;
+        drop(store);
         let store = Store::Sqlite(Sqlite::open(&dir.path().join("queue.db")).unwrap());
         Self { store, dir }
     }

@@ -94,3 +94,15 @@ async fn a_change_between_registering_and_waiting_is_not_missed() {
     drop(other);
     assert!(wakeup.tasks.lock().unwrap().is_empty());
 }
+
+#[tokio::test]
+async fn whoever_waits_for_a_state_is_not_woken_by_events() {
+    let wakeup = Wakeup::default();
+    let task = TaskId::new(0, 7);
+    let mut watch = wakeup.watch(task);
+    wakeup.task_told(task);
+    assert!(tokio::time::timeout(Duration::ZERO, watch.state_changed()).await.is_err());
+    wakeup.task_changed(task);
+    tokio::time::timeout(Duration::from_secs(5), watch.state_changed()).await.expect("was told");
+    assert!(tokio::time::timeout(Duration::ZERO, watch.state_changed()).await.is_err(), "once");
+}

@@ -31,13 +31,20 @@ struct Candidate {
     repo: i64,
 }
 
+impl Candidate {
+    /// The smallest goes first; of two repos that were never served, the one whose task is older.
+    const fn rank(&self) -> (i64, i64, i64) {
+        (self.priority, self.turn, self.seq)
+    }
+}
+
 /// The place of the task that is next for this worker.
 pub(super) fn next(db: &Connection, repos: &[RepoName], worker: &WorkerInfo) -> Result<Option<i64>, StoreError> {
     let mut best: Option<Candidate> = None;
     for name in repos {
         let Some(repo) = open_repo(db, name)? else { continue };
         let Some(found) = first_fitting(db, &repo, worker)? else { continue };
-        if best.as_ref().is_none_or(|best| (found.priority, found.turn) < (best.priority, best.turn)) {
+        if best.as_ref().is_none_or(|best| found.rank() < best.rank()) {
             best = Some(found);
         }
     }

@@ -4,6 +4,7 @@
 //! A WAL commit with `synchronous=FULL` is on the disk when it returns; with `NORMAL` it is in the WAL file, where a crash of
 //! the process cannot hurt it. Power loss removes only a suffix of the WAL, so no durable commit is ever lost to a lazy one.
 
+use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use rusqlite::{Connection, ErrorCode, ffi};
@@ -16,11 +17,15 @@ const MAX_BATCH: usize = 256;
 /// Operations that may wait; whoever comes then waits before the door.
 const MAX_WAITING: usize = 4096;
 
+/// Operations between two checkpoints: few enough to keep the log small, enough to make its fsyncs rare.
+const CHECKPOINT_OPERATIONS: usize = 1_000;
+
 type Answer = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 
 struct Operation {
     durability: Durability,
     run: Box<dyn FnOnce(&Connection) -> Ran + Send>,
+    is_last: bool,
 }
 
 /// What an operation did, and who waits to hear of it once it is committed.
@@ -32,7 +37,7 @@ struct Ran {
 /// The way to the writing thread.
 pub(super) struct Writer {
     operations: mpsc::Sender<Operation>,
-    thread: JoinHandle<()>,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Writer {
@@ -40,7 +45,7 @@ impl Writer {
     pub(super) fn start(db: Connection) -> std::io::Result<Self> {
         let (operations, waiting) = mpsc::channel(MAX_WAITING);
         let thread = std::thread::Builder::new().name("writer".into()).spawn(move || write_all(&db, waiting))?;
-        Ok(Self { operations, thread })
+        Ok(Self { operations, thread: Mutex::new(Some(thread)) })
     }
 
     /// Runs one operation in a transaction; answers when it is committed, or when it failed and left nothing behind.
@@ -59,14 +64,19 @@ impl Writer {
             });
             Ran { is_kept, answer }
         });
-        self.operations.send(Operation { durability, run }).await.map_err(|_| StoreError::Closed)?;
+        self.operations.send(Operation { durability, run, is_last: false }).await.map_err(|_| StoreError::Closed)?;
         receiver.await.map_err(|_| StoreError::Closed)?
     }
 
-    /// Lets what waits finish, then ends the thread.
-    pub(super) fn close(self) {
-        drop(self.operations);
-        if self.thread.join().is_err() {
+    /// Lets what waits finish, then ends the thread. Whoever comes later is told that the store is closed.
+    pub(super) async fn close(&self) {
+        let answer: Answer = Box::new(|_| {});
+        let run = Box::new(|_: &Connection| Ran { is_kept: false, answer });
+        // A thread that is gone needs no word.
+        drop(self.operations.send(Operation { durability: Durability::Process, run, is_last: true }).await);
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let joined = tokio::task::spawn_blocking(move || thread.map_or(Ok(()), JoinHandle::join)).await;
+        if !matches!(joined, Ok(Ok(()))) {
             tracing::error!("the writing thread panicked");
         }
     }
@@ -94,16 +104,29 @@ fn in_savepoint<T>(
 fn write_all(db: &Connection, mut waiting: mpsc::Receiver<Operation>) {
     let mut batch = Vec::with_capacity(MAX_BATCH);
     let mut level = None;
-    while waiting.blocking_recv_many(&mut batch, MAX_BATCH) > 0 {
+    let mut unchecked = 0;
+    let mut is_last = false;
+    while !is_last && waiting.blocking_recv_many(&mut batch, MAX_BATCH) > 0 {
+        is_last = batch.iter().any(|operation| operation.is_last);
         let durability = batch.iter().map(|operation| operation.durability).max().unwrap_or(Durability::Power);
         if level != Some(durability) {
             level = set_level(db, durability).then_some(durability);
         }
-        write_batch(db, batch.drain(..));
+        unchecked += write_batch(db, batch.drain(..));
+        if unchecked >= CHECKPOINT_OPERATIONS {
+            checkpoint(db, "PRAGMA wal_checkpoint(PASSIVE)");
+            unchecked = 0;
+        }
     }
     // What a crash would have to recover is written back now.
-    if let Err(error) = db.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)") {
-        tracing::warn!(%error, "could not write the log back into the database; the next start will");
+    checkpoint(db, "PRAGMA wal_checkpoint(TRUNCATE)");
+}
+
+/// Writes the log back into the database. SQLite would do so by itself, but keep a failed fsync to itself too.
+fn checkpoint(db: &Connection, how: &str) {
+    if let Err(error) = db.query_row(how, [], |_| Ok(())) {
+        tracing::warn!(%error, "could not write the log back into the database; tried again later");
+        die_of_failed_sync(&error);
     }
 }
 
@@ -118,7 +141,8 @@ fn set_level(db: &Connection, durability: Durability) -> bool {
         .is_ok()
 }
 
-fn write_batch(db: &Connection, batch: impl Iterator<Item = Operation>) {
+/// Runs and commits a batch, answers everyone, and says how many operations were kept.
+fn write_batch(db: &Connection, batch: impl Iterator<Item = Operation>) -> usize {
     let begun = db.prepare_cached("BEGIN IMMEDIATE").and_then(|mut begin| begin.execute([]));
     let mut answers = Vec::with_capacity(MAX_BATCH);
     let mut kept = 0usize;
@@ -143,6 +167,7 @@ fn write_batch(db: &Connection, batch: impl Iterator<Item = Operation>) {
             Err(error) => Err(classify(StoreError::Database(copy_of(error)))),
         });
     }
+    kept
 }
 
 fn commit(db: &Connection) -> Result<(), rusqlite::Error> {

@@ -144,7 +144,7 @@ impl Parties {
             Step::Wait { ms } => self.wait(ms).await,
             Step::Restart => {
                 let Self { opened, model, rules, leases } = std::mem::replace(self, Self::new());
-                *self = Self { opened: opened.reopen(), model, rules, leases };
+                *self = Self { opened: opened.reopen().await, model, rules, leases };
             }
         }
     }

@@ -172,7 +172,7 @@ every_store! {
         leased(store, 1, &["r"]).await.unwrap();
         report(store, 1, Outcome::Exited { code: 3 }, 5).await.unwrap();
         leased(store, 2, &["r"]).await.unwrap();
-        let opened = opened.reopen();
+        let opened = opened.reopen().await;
         let store = &opened.store;
         assert_eq!(store.newest_instant(), Some(at(5).at));
         assert_eq!(store.rearm(at(100_000), super::super::TTLS).await.unwrap(), 1);
