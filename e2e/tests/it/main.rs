@@ -1,0 +1,8 @@
+//! The real binaries together: what the product must do, and what it must withstand.
+
+mod crash;
+mod messages;
+mod order;
+mod resume;
+mod stopping;
+mod story;
