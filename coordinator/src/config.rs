@@ -112,6 +112,26 @@ pub struct Config {
     pub retention: Retention,
     /// How long requests may take to finish at the end.
     pub grace: std::time::Duration,
+    /// What one listener puts up with.
+    pub patience: Patience,
+}
+
+/// What one listener puts up with from those who connect.
+#[derive(Debug, Clone, Copy)]
+pub struct Patience {
+    /// How long the head of a request may take to arrive; an idle connection lives as long.
+    pub header_timeout: std::time::Duration,
+    /// How long a body may take to arrive.
+    pub body_timeout: std::time::Duration,
+    /// Connections at one time; the next waits in the kernel's queue.
+    pub max_connections: usize,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        let timeout = std::time::Duration::from_secs(30);
+        Self { header_timeout: timeout, body_timeout: timeout, max_connections: 10_000 }
+    }
 }
 
 /// Where to listen.
@@ -168,6 +188,7 @@ impl Arguments {
             ttls: Ttls { first_s: serve.first_lease_ttl, code_s: serve.lease_ttl, agent_s: serve.agent_lease_ttl },
             retention: Retention { tasks_ms: serve.retention, output_ms: serve.output_retention },
             grace: std::time::Duration::from_millis(serve.grace.unsigned_abs()),
+            patience: Patience::default(),
         })
     }
 }

@@ -22,6 +22,7 @@ use axum::response::Response;
 use axum::routing::{delete, get, post, put};
 use protocol::{Code, OLDEST_PROTOCOL, PROTOCOL, PROTOCOL_HEADER};
 
+use crate::config::Config;
 use crate::queue::Queue;
 use auth::Keys;
 use error::Refusal;
@@ -34,13 +35,15 @@ pub struct App {
     /// Who may do what.
     pub keys: Keys,
     hosts: Hosts,
+    body_timeout: std::time::Duration,
 }
 
 impl App {
     /// Puts it together.
     #[must_use]
-    pub fn new(queue: Arc<Queue>, keys: Keys, allowed_hosts: &[String]) -> Self {
-        Self { queue, keys, hosts: Hosts::new(allowed_hosts) }
+    pub fn new(queue: Arc<Queue>, keys: Keys, config: &Config) -> Self {
+        let hosts = Hosts::new(&config.allowed_hosts);
+        Self { queue, keys, hosts, body_timeout: config.patience.body_timeout }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
@@ -12,14 +13,13 @@ use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use protocol::{Code, Invalid};
 use serde::de::DeserializeOwned;
 
+use super::App;
 use super::error::Refusal;
 
 /// A submission carries code and files.
 pub const MAX_SUBMISSION_BYTES: usize = 8 << 20;
 /// Nothing else is large.
 pub const MAX_BODY_BYTES: usize = 64 << 10;
-/// A body that trickles in keeps nobody waiting longer than this.
-const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A body of at most `CAP` bytes.
 pub struct Capped<const CAP: usize>(pub Bytes);
@@ -27,21 +27,21 @@ pub struct Capped<const CAP: usize>(pub Bytes);
 /// A message of at most 64 KiB.
 pub struct Message<T>(pub T);
 
-impl<S: Sync, const CAP: usize> FromRequest<S> for Capped<CAP> {
+impl<const CAP: usize> FromRequest<Arc<App>> for Capped<CAP> {
     type Rejection = Refusal;
 
-    async fn from_request(request: Request, _state: &S) -> Result<Self, Refusal> {
+    async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Refusal> {
         check_type(request.headers())?;
         check_length(request.headers(), CAP)?;
-        read(request.into_body(), CAP).await.map(Self)
+        read(request.into_body(), CAP, app.body_timeout).await.map(Self)
     }
 }
 
-impl<T: DeserializeOwned, S: Sync> FromRequest<S> for Message<T> {
+impl<T: DeserializeOwned> FromRequest<Arc<App>> for Message<T> {
     type Rejection = Refusal;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Refusal> {
-        let Capped(bytes) = Capped::<MAX_BODY_BYTES>::from_request(request, state).await?;
+    async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Refusal> {
+        let Capped(bytes) = Capped::<MAX_BODY_BYTES>::from_request(request, app).await?;
         decode(if bytes.is_empty() { b"{}" } else { &bytes }).map(Self)
     }
 }
@@ -77,8 +77,9 @@ fn check_length(headers: &HeaderMap, cap: usize) -> Result<(), Refusal> {
     if length.is_some_and(|length| length > cap as u64) { Err(too_large(cap)) } else { Ok(()) }
 }
 
-async fn read(body: Body, cap: usize) -> Result<Bytes, Refusal> {
-    let collected = tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, cap).collect()).await;
+/// A body that trickles in keeps nobody waiting longer than `timeout`.
+async fn read(body: Body, cap: usize, timeout: Duration) -> Result<Bytes, Refusal> {
+    let collected = tokio::time::timeout(timeout, Limited::new(body, cap).collect()).await;
     match collected {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large(cap)),

@@ -15,12 +15,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 
-use crate::config::Address;
+use crate::config::{Address, Patience};
 use crate::shutdown::Shutdown;
 
-const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_HEADER_BYTES: usize = 64 << 10;
-const MAX_CONNECTIONS: usize = 10_000;
 
 /// A socket that is listened on.
 pub enum Listener {
@@ -73,36 +71,35 @@ async fn clear_stale(path: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// What all connections share.
+/// What all listeners share.
 pub struct Served {
-    shutdown: Shutdown,
-    grace: Duration,
-    permits: Arc<Semaphore>,
-}
-
-impl Served {
-    /// Serves until told to stop; then connections have `grace` to finish.
-    #[must_use]
-    pub fn new(shutdown: Shutdown, grace: Duration) -> Self {
-        Self { shutdown, grace, permits: Arc::new(Semaphore::new(MAX_CONNECTIONS)) }
-    }
+    /// Says when to stop.
+    pub shutdown: Shutdown,
+    /// How long connections have to finish then.
+    pub grace: Duration,
+    /// What each listener puts up with.
+    pub patience: Patience,
 }
 
 /// Serves one listener until told to stop, and then until its connections are done or the grace period is over.
 pub async fn serve(listener: Listener, routes: Router, served: &Served) {
     let mut connections = tokio::task::JoinSet::new();
+    // Each listener has its own: whoever fills the workers' leaves the clients' alone.
+    let permits = Arc::new(Semaphore::new(served.patience.max_connections));
     loop {
-        // At the limit the next connection waits in the kernel's queue.
-        let Ok(permit) = served.permits.clone().acquire_owned().await else { break };
+        let next = async {
+            let permit = permits.clone().acquire_owned().await.map_err(io::Error::other)?;
+            accept(&listener).await.map(|socket| (socket, permit))
+        };
         let accepted = tokio::select! {
-            accepted = accept(&listener) => accepted,
+            accepted = next => accepted,
             () = served.shutdown.requested() => break,
         };
-        let (routes, shutdown) = (routes.clone(), served.shutdown.clone());
+        let (routes, shutdown, patience) = (routes.clone(), served.shutdown.clone(), served.patience);
         match accepted {
-            Ok(socket) => {
+            Ok((socket, permit)) => {
                 connections.spawn(async move {
-                    connection(socket, routes, shutdown).await;
+                    connection(socket, routes, shutdown, patience).await;
                     drop(permit);
                 });
             }
@@ -144,10 +141,10 @@ async fn wait_after(error: &io::Error) {
     }
 }
 
-async fn connection(socket: Box<dyn Socket>, routes: Router, shutdown: Shutdown) {
+async fn connection(socket: Box<dyn Socket>, routes: Router, shutdown: Shutdown, patience: Patience) {
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEADER_TIMEOUT)
+        .header_read_timeout(patience.header_timeout)
         .max_buf_size(MAX_HEADER_BYTES)
         .serve_connection(TokioIo::new(socket), TowerToHyperService::new(routes));
     tokio::pin!(serving);
