@@ -243,12 +243,14 @@ impl Queue {
         Ok(why::explain(&facts, &self.workers.views(&self.store.running_workers().await?, now.at), now))
     }
 
-    /// Wakes workers for everything that is ready in these repos.
+    /// Wakes every worker that could take something that is ready in these repos: nobody knows how many tasks there are.
     ///
     /// # Errors
     /// See `StoreError`.
     pub async fn wake_for(&self, repos: Vec<RepoName>) -> Result<()> {
-        self.wake(&self.store.ready(repos).await?);
+        for notice in self.store.ready(repos).await? {
+            while self.wakeup.task_ready(&notice) {}
+        }
         Ok(())
     }
 
@@ -280,7 +282,9 @@ impl Queue {
     }
 
     fn wake(&self, notices: &[Notice]) {
-        notices.iter().for_each(|notice| self.wakeup.task_ready(notice));
+        for notice in notices {
+            self.wakeup.task_ready(notice);
+        }
     }
 }
 

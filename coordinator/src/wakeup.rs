@@ -68,8 +68,8 @@ impl Wakeup {
         Parked { wakeup: self, ticket, bell }
     }
 
-    /// A task could be taken now: wakes the first in line that can run it.
-    pub fn task_ready(&self, notice: &Notice) {
+    /// A task could be taken now: wakes the first in line that can run it, and says whether there was one.
+    pub fn task_ready(&self, notice: &Notice) -> bool {
         let mut waiters = lock(&self.waiters);
         let Waiters { parked, by_repo, .. } = &mut *waiters;
         for ticket in by_repo.get(&notice.repo).into_iter().flatten() {
@@ -77,9 +77,10 @@ impl Wakeup {
             if waiter.woken_for.is_none() && waiter.worker.fits(&notice.needs) {
                 waiter.woken_for = Some(notice.clone());
                 waiter.bell.notify_one();
-                return;
+                return true;
             }
         }
+        false
     }
 
     /// The repos that parked workers serve.

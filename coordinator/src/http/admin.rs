@@ -109,7 +109,7 @@ pub(super) async fn change_repo(
     caller.admin()?;
     let change = valid(change, RepoChange::check)?;
     let view = app.queue.store.change_repo(repo.clone(), change).await?;
-    // A repo that was closed may be open now; a few at once, the safety net of the wake-ups takes the rest.
+    // A repo that was closed may be open now.
     app.queue.wake_for(vec![repo]).await?;
     Ok(Json(view))
 }

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use super::row::{self, Stored};
 use super::{events, result, select, session};
 use crate::clock::Now;
-use crate::lifecycle::{Change, Lease, Rejected, State, Task};
+use crate::lifecycle::{Change, Holder, Lease, Rejected, State, Task};
 use crate::store::types::{Ask, Kept, Leased, Notice, StoreError, Target, Updated};
 
 /// How the rules change a task.
@@ -25,8 +25,10 @@ pub(super) fn update(db: &Connection, target: &Target, verb: Verb, now: Now) -> 
         Target::Report(_, report) => Some(report.as_ref()),
         Target::Task(_) | Target::Lease(_) => None,
     };
-    if let Some(missing) = report.and_then(|report| missing_event(&stored, report)) {
-        return Err(StoreError::EventGap { expected: missing });
+    if let Target::Report(holder, report) = target
+        && let Some(expected) = missing_event(&mut stored, *holder, report)
+    {
+        return Err(StoreError::EventGap { expected });
     }
     let before = stored.task.clone();
     let change = verb(&mut stored.task)?;
@@ -51,10 +53,10 @@ fn find(db: &Connection, target: &Target) -> Result<Stored, StoreError> {
     }
 }
 
-/// The event that must come before this report, if the lease still lives.
-fn missing_event(stored: &Stored, report: &Report) -> Option<u64> {
-    let is_leased = matches!(stored.task.state, State::Leased(_));
-    (is_leased && report.last_event? > stored.lease_events).then_some(stored.lease_events + 1)
+/// The event that must come before this report, if it is its holder's and the lease still lives.
+fn missing_event(stored: &mut Stored, holder: Holder, report: &Report) -> Option<u64> {
+    let is_current = stored.task.current(holder).is_ok();
+    (is_current && report.last_event? > stored.lease_events).then_some(stored.lease_events + 1)
 }
 
 /// Saves a changed task and everything that follows from the change.
@@ -81,16 +83,16 @@ fn save(
     Ok(freed.into_iter().chain(back).chain(room).collect())
 }
 
-/// A repo that may have been full has room again.
-fn room(db: &Connection, stored: &Stored, change: Change) -> Result<Option<Notice>, StoreError> {
+/// A repo that may have been full has room again, for any kind of its tasks.
+fn room(db: &Connection, stored: &Stored, change: Change) -> Result<Vec<Notice>, StoreError> {
     let has_left = matches!(change, Change::Done(_) | Change::Queued(_));
     let is_limited =
         || db.prepare_cached("SELECT 1 FROM repos WHERE id = ?1 AND max_running IS NOT NULL")?.exists([stored.repo]);
     if !has_left || !is_limited()? {
-        return Ok(None);
+        return Ok(Vec::new());
     }
     let repo = session::repo_name(db, stored.repo)?;
-    Ok(select::ready(db, &[repo])?.into_iter().next())
+    select::ready(db, &[repo])
 }
 
 /// Gives a worker the task that is next for it.
