@@ -106,6 +106,9 @@ impl Attempt {
         let Finished::Ran { outcome, leftover, written, used } = finished else {
             if self.heartbeat.is_valid() {
                 release(&self.worker, &self.grant, "drain".into()).await;
+            } else {
+                tracing::warn!(%task, %lease, "task ended and not reported: the lease is over");
+                self.worker.stats.lost();
             }
             return Ended::NotOurs;
         };

@@ -84,7 +84,9 @@ impl Client {
     /// Asks for work, or tells the worker's state; none when there is no work.
     pub(crate) async fn lease(&self, request: &LeaseRequest) -> Answer<Option<LeaseGrant>> {
         let time = Duration::from_secs(request.wait_s.into()) + CALL;
-        self.call(Method::POST, "/v1/leases", request, time).await
+        let answer = self.call(Method::POST, "/v1/leases", request, time).await;
+        self.link.asked(answer.as_ref().err());
+        answer
     }
 
     /// Extends a lease; `time` is the longest that the answer is of use.
@@ -116,8 +118,9 @@ impl Client {
         message: &impl Serialize,
         time: Duration,
     ) -> Answer<T> {
-        let answer = self.call(method, path, message, time).await?;
-        answer.ok_or_else(|| CallError::NotUnderstood(format!("{path} was answered with nothing")))
+        let answer = self.call(method, path, message, time).await;
+        self.link.called(answer.as_ref().err());
+        answer?.ok_or_else(|| CallError::NotUnderstood(format!("{path} was answered with nothing")))
     }
 
     async fn call<T: DeserializeOwned>(
@@ -136,9 +139,7 @@ impl Client {
             .header(reqwest::header::CONTENT_TYPE, "application/json")
             .header(PROTOCOL_HEADER, PROTOCOL)
             .body(body);
-        let answer = exchange(request).await.and_then(|(status, body)| understand(status, &body));
-        self.link.heard(answer.as_ref().err());
-        answer
+        exchange(request).await.and_then(|(status, body)| understand(status, &body))
     }
 }
 

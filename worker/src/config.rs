@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use protocol::RepoName;
 
@@ -17,7 +18,7 @@ pub struct RunArgs {
     #[arg(long, env = "CW_COORDINATOR", value_name = "URL")]
     pub coordinator: Option<String>,
     /// The file that holds the worker's key
-    #[arg(long, env = "CW_KEY_FILE", value_name = "FILE")]
+    #[arg(long, env = "CW_KEY_FILE", value_name = "FILE", value_parser = path())]
     pub key_file: Option<PathBuf>,
     /// Delete the key file once it is read
     #[arg(long, env = "CW_KEY_ONCE")]
@@ -26,7 +27,7 @@ pub struct RunArgs {
     #[arg(long, env = "CW_REPO", value_name = "REPO", value_delimiter = ',')]
     pub repo: Vec<String>,
     /// Where attempts and unsent reports are kept [default: $XDG_STATE_HOME/code-workers/worker]
-    #[arg(long, env = "CW_STATE_DIR", value_name = "DIR")]
+    #[arg(long, env = "CW_STATE_DIR", value_name = "DIR", value_parser = path())]
     pub state_dir: Option<PathBuf>,
     /// How many tasks to run side by side
     #[arg(long, env = "CW_SLOTS", value_name = "N", default_value = "3", value_parser = clap::value_parser!(u32).range(1..=1024))]
@@ -47,7 +48,7 @@ pub struct RunArgs {
     #[arg(long, env = "CW_KEEP_ATTEMPTS")]
     pub keep_attempts: bool,
     /// The Python that runs python tasks [default: python3 of the system]
-    #[arg(long, env = "CW_PYTHON", value_name = "PATH")]
+    #[arg(long, env = "CW_PYTHON", value_name = "PATH", value_parser = path())]
     pub python: Option<PathBuf>,
     /// How log lines look
     #[arg(long, env = "CW_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
@@ -213,6 +214,11 @@ fn loopback(text: &str) -> anyhow::Result<SocketAddr> {
         text.parse().with_context(|| format!("--http `{text}`: expected an address such as 127.0.0.1:7224"))?;
     ensure!(address.ip().is_loopback(), "--http {address}: only a loopback address is served");
     Ok(address)
+}
+
+/// An empty variable is one that is not set: clap's own parser would refuse it in its own words.
+fn path() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().map(PathBuf::from)
 }
 
 fn duration(text: &str) -> Result<Duration, protocol::unit::BadUnit> {

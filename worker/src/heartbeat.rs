@@ -123,11 +123,10 @@ async fn beat(client: Arc<Client>, lease: LeaseId, told: watch::Sender<Pulse>) {
     let mut wait_s = hold_s(&told);
     loop {
         let sent_at = Instant::now();
-        let Some(time) = told.borrow().valid_until.checked_duration_since(sent_at).filter(|time| !time.is_zero())
-        else {
+        let Some(left) = told.borrow().valid_until.checked_duration_since(sent_at) else {
             return lose(&told, lease, "its time is over without a renewal");
         };
-        match client.renew(lease, Renew { wait_s }, time).await {
+        match client.renew(lease, Renew { wait_s }, patience(left, wait_s)).await {
             Ok(renewed) => {
                 told.send_replace(pulse(sent_at, renewed));
                 backoff.reset();
@@ -152,6 +151,12 @@ fn hold_s(told: &watch::Sender<Pulse>) -> u32 {
     if pulse.stop.is_some() { 0 } else { third }
 }
 
+/// How long to wait for an answer: half of what the lease has left beyond the hold, so that another try is possible.
+fn patience(left: Duration, wait_s: u32) -> Duration {
+    let hold = Duration::from_secs(wait_s.into());
+    hold + left.saturating_sub(hold) / 2
+}
+
 /// The time from one renewal to the next, at least.
 fn rest(told: &watch::Sender<Pulse>) -> Duration {
     let pulse = told.borrow();
@@ -165,6 +170,9 @@ fn pause(error: &CallError, backoff: &mut Backoff) -> Duration {
 }
 
 fn lose(told: &watch::Sender<Pulse>, lease: LeaseId, why: &str) {
-    tracing::warn!(%lease, "lease lost: {why}");
+    tracing::debug!(%lease, "lease lost: {why}");
     told.send_modify(|pulse| pulse.is_lost = true);
 }
+
+#[cfg(test)]
+mod tests;

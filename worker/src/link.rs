@@ -36,10 +36,26 @@ impl Link {
         *self.contact.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes note of a call's end.
-    pub(crate) fn heard(&self, error: Option<&CallError>) {
-        let now = error.map_or(Contact::Well, contact_after);
-        let before = std::mem::replace(&mut *self.contact.lock().unwrap_or_else(PoisonError::into_inner), now);
+    /// Takes note of how a request for work ended.
+    pub(crate) fn asked(&self, error: Option<&CallError>) {
+        self.change(error, |_, now| now);
+    }
+
+    /// Takes note of how a call about one lease ended. Whether the key is taken is not learnt from it: a key that
+    /// expired may still report what it has.
+    pub(crate) fn called(&self, error: Option<&CallError>) {
+        self.change(error, |before, now| match (before, now) {
+            (Contact::Refused(_), _) | (_, Contact::Refused(_)) => before,
+            (_, now) => now,
+        });
+    }
+
+    fn change(&self, error: Option<&CallError>, decide: impl FnOnce(Contact, Contact) -> Contact) {
+        let mut contact = self.contact.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = *contact;
+        *contact = decide(before, error.map_or(Contact::Well, contact_after));
+        let now = *contact;
+        drop(contact);
         if before != now {
             self.say(before, now, error);
         }

@@ -37,12 +37,9 @@ pub(crate) async fn run(worker: Arc<Worker>, mut stages: watch::Receiver<Stage>)
     let (give_up, giving_up) = watch::channel(false);
     let mut session = Session { worker, attempts: JoinSet::new(), giving_up, idle_since: Instant::now() };
     let stop = session.take_leases(&mut stages).await;
-    if *stages.borrow() == Stage::Leave {
-        return Exit::Left;
-    }
-    session.drain(&stop, stages, &give_up).await;
+    session.drain(&stop, &mut stages, &give_up).await;
     resending.abort();
-    stop.exit()
+    if *stages.borrow() == Stage::Leave { Exit::Left } else { stop.exit() }
 }
 
 struct Session {
@@ -109,7 +106,10 @@ impl Session {
     }
 
     /// Lets attempts finish within the grace, then gives them up; a second signal gives them up now.
-    async fn drain(&mut self, stop: &Stop, mut stages: watch::Receiver<Stage>, give_up: &watch::Sender<bool>) {
+    async fn drain(&mut self, stop: &Stop, stages: &mut watch::Receiver<Stage>, give_up: &watch::Sender<bool>) {
+        if *stages.borrow() == Stage::Leave {
+            return;
+        }
         self.worker.stats.draining();
         if !self.attempts.is_empty() {
             tracing::info!("draining: {} running, at most {:?}", self.attempts.len(), self.worker.config.grace);
@@ -141,13 +141,17 @@ async fn ask(worker: Arc<Worker>, slots: Arc<Semaphore>) -> Result<(LeaseGrant, 
     let mut backoff = Backoff::default();
     // cannot fail: the semaphore is never closed
     let slot = slots.acquire_owned().await.map_err(|_| Stop::Signal)?;
-    let request = LeaseRequest { worker: worker.info.clone(), repos: worker.config.repos.clone(), wait_s: WAIT_S };
+    let mut request = LeaseRequest { worker: worker.info.clone(), repos: worker.config.repos.clone(), wait_s: WAIT_S };
     loop {
         let asked_at = Instant::now();
+        // Until it is known to be well, it is asked for a quick answer.
+        request.wait_s = if worker.client.link.contact() == Contact::Well { WAIT_S } else { 0 };
         match worker.client.lease(&request).await {
             Ok(Some(grant)) => return Ok((grant, slot)),
             // Answered before its time, as by a coordinator that stops: not again at once.
-            Ok(None) if asked_at.elapsed() < Duration::from_secs(1) => sleep(backoff.next()).await,
+            Ok(None) if request.wait_s > 0 && asked_at.elapsed() < Duration::from_secs(1) => {
+                sleep(backoff.next()).await
+            }
             Ok(None) => backoff.reset(),
             Err(error) if worker.config.once && matches!(error.status(), Some(401 | 403)) => {
                 return Err(Stop::KeyRefused);

@@ -1,1 +1,58 @@
+use protocol::{LeaseId, TaskId};
+use serde_json::json;
 
+use super::*;
+
+fn plan(spec: serde_json::Value) -> (Plan, Directory, tempfile::TempDir) {
+    let home = tempfile::tempdir().unwrap();
+    let grant = LeaseGrant {
+        lease: LeaseId::new(1, 1),
+        task: TaskId::new(1, 2),
+        repo: "r".parse().unwrap(),
+        attempt: 2,
+        ttl_s: 10,
+        spec: serde_json::value::to_raw_value(&spec).unwrap(),
+    };
+    let spec: Spec = serde_json::from_value(spec).unwrap();
+    let directory = Directory::create(home.path(), &spec).unwrap();
+    let tools = Tools { python: Some("/opt/python".into()), shell: Some("/bin/sh".into()) };
+    (tools.plan(&grant, &spec, &directory).unwrap(), directory, home)
+}
+
+#[test]
+fn code_is_a_file_beside_the_working_directory() {
+    let (plan, directory, _home) =
+        plan(json!({"repo": "r", "run": {"kind": "python", "code": "print(1)"}, "args": ["-x"]}));
+    let code = directory.path().join("main.py");
+    assert_eq!(plan.argv, ["/opt/python", code.to_str().unwrap(), "-x"]);
+    assert_eq!(std::fs::read_to_string(code).unwrap(), "print(1)");
+    assert_eq!(plan.directory, directory.work());
+    assert_eq!(plan.stdin, None);
+    assert_eq!(plan.env["CW_ATTEMPT"], "2");
+}
+
+#[test]
+fn the_specs_variables_stand_beside_the_workers_own() {
+    let env = json!({"LANG": "de_DE", "PYTHONPATH": "/lib", "X": ""});
+    let (plan, directory, _home) = plan(json!({"repo": "r", "run": {"kind": "python", "code": "1"}, "env": env}));
+    assert_eq!((plan.env["LANG"].as_str(), plan.env["X"].as_str()), ("de_DE", ""));
+    assert_eq!(plan.env["PYTHONPATH"], format!("{}:/lib", directory.work().display()));
+    assert_eq!(plan.env["HOME"], directory.home().display().to_string());
+    assert_eq!(plan.env.get("CW_SESSION"), None);
+}
+
+#[test]
+fn a_command_is_taken_as_it_is() {
+    let (plan, _directory, _home) =
+        plan(json!({"repo": "r", "run": {"kind": "command", "argv": ["a", "b c"]}, "args": ["d"]}));
+    assert_eq!(plan.argv, ["a", "b c", "d"]);
+    assert!(!plan.env.contains_key("PYTHONPATH"));
+}
+
+#[test]
+fn only_what_is_there_is_offered() {
+    assert_eq!(Tools::default().words(), ["command"]);
+    let shell = Tools { shell: Some("/bin/sh".into()), ..Tools::default() };
+    assert_eq!(shell.words(), ["shell", "command"]);
+    assert!(Tools::find(Some(Path::new("/etc/passwd"))).is_err());
+}

@@ -75,7 +75,7 @@ impl Shared {
 }
 
 impl State {
-    fn fill_flight(&mut self) {
+    pub(super) fn fill_flight(&mut self) {
         let mut batch = Batch::default();
         let mut done = 0;
         for piece in &mut self.pending {

@@ -1,0 +1,12 @@
+//! The real `cw-worker` with real children. Its other side is a scripted peer, so that it can lose answers, hang and
+//! refuse on command.
+
+mod health;
+mod leases;
+mod output;
+mod peer;
+mod processes;
+mod run;
+mod signals;
+mod spool;
+mod start;

@@ -1,0 +1,382 @@
+//! The coordinator's worker routes in a few lines, honest by default, and faulty where a test says so.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use protocol::{LeaseId, TaskId};
+use serde_json::{Value, json};
+
+pub(crate) const KEY: &str = "cwk_test_secret_never_shown";
+
+/// What goes wrong with a request.
+#[derive(Clone)]
+pub(crate) enum Fault {
+    /// It is done, but the answer is lost.
+    LoseAnswer,
+    /// It is answered with this, and not done.
+    Answer(u16, Value),
+    /// It is never answered, nor done.
+    Hang,
+}
+
+/// A request as it came.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    pub(crate) path: String,
+    pub(crate) body: Value,
+}
+
+#[derive(Default)]
+struct State {
+    grants: VecDeque<Value>,
+    seen: Vec<Request>,
+    faults: Vec<(String, usize, Fault)>,
+    cancelled: Vec<String>,
+    lost: Vec<String>,
+    events: HashMap<String, BTreeMap<u64, Value>>,
+    reports: HashMap<String, Value>,
+    releases: HashMap<String, Value>,
+    ttl_s: u32,
+    leases: u128,
+}
+
+pub(crate) struct Peer {
+    pub(crate) address: SocketAddr,
+    shared: Arc<(Mutex<State>, Condvar)>,
+}
+
+impl Peer {
+    pub(crate) fn start() -> Self {
+        Self::at("127.0.0.1:0".parse().unwrap())
+    }
+
+    pub(crate) fn at(address: SocketAddr) -> Self {
+        let listener = TcpListener::bind(address).unwrap();
+        let shared = Arc::new((Mutex::new(State { ttl_s: 30, ..State::default() }), Condvar::new()));
+        let peer = Self { address: listener.local_addr().unwrap(), shared: Arc::clone(&shared) };
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let shared = Arc::clone(&shared);
+                std::thread::spawn(move || serve(stream.unwrap(), &shared));
+            }
+        });
+        peer
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.shared.0.lock().unwrap()
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.state());
+        self.shared.1.notify_all();
+    }
+
+    /// Leases live this long once they were renewed.
+    pub(crate) fn ttl_s(&self, ttl_s: u32) {
+        self.change(|state| state.ttl_s = ttl_s);
+    }
+
+    /// Queues a task; says the lease under which it will be given out.
+    pub(crate) fn task(&self, spec: Value) -> String {
+        let mut state = self.state();
+        state.leases += 1;
+        let now = 1_700_000_000_000 + u64::try_from(state.leases).unwrap();
+        let lease = LeaseId::new(now, state.leases).to_string();
+        let task = TaskId::new(now, state.leases).to_string();
+        let mut spec = spec;
+        spec["repo"] = json!("rhizome");
+        state.grants.push_back(
+            json!({"lease": lease, "task": task, "repo": "rhizome", "attempt": 1, "ttl_s": 10, "spec": spec}),
+        );
+        drop(state);
+        self.shared.1.notify_all();
+        lease
+    }
+
+    pub(crate) fn shell(&self, code: &str) -> String {
+        self.task(json!({"run": {"kind": "shell", "code": code}}))
+    }
+
+    pub(crate) fn python(&self, code: &str) -> String {
+        self.task(json!({"run": {"kind": "python", "code": code}}))
+    }
+
+    /// The next `times` requests whose path ends so go wrong.
+    pub(crate) fn fault(&self, path_end: &str, times: usize, fault: Fault) {
+        self.change(|state| state.faults.push((path_end.into(), times, fault)));
+    }
+
+    pub(crate) fn heal(&self) {
+        self.change(|state| state.faults.clear());
+    }
+
+    pub(crate) fn cancel(&self, lease: &str) {
+        self.change(|state| state.cancelled.push(lease.into()));
+    }
+
+    pub(crate) fn lose(&self, lease: &str) {
+        self.change(|state| state.lost.push(lease.into()));
+    }
+
+    /// Forgets events from this number on, as power loss would.
+    pub(crate) fn forget_events(&self, lease: &str, from: u64) {
+        self.change(|state| {
+            state.events.entry(lease.into()).or_default().retain(|number, _| *number < from);
+        });
+    }
+
+    fn wait<T>(&self, what: &str, mut found: impl FnMut(&State) -> Option<T>) -> T {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        let mut state = self.state();
+        loop {
+            if let Some(found) = found(&state) {
+                return found;
+            }
+            let left = deadline.checked_duration_since(Instant::now());
+            let left = left.unwrap_or_else(|| {
+                panic!("no {what} within 30 s; seen: {:?}", state.seen.iter().map(|one| &one.path).collect::<Vec<_>>())
+            });
+            state = self.shared.1.wait_timeout(state, left).unwrap().0;
+        }
+    }
+
+    pub(crate) fn report(&self, lease: &str) -> Value {
+        self.wait("report", |state| state.reports.get(lease).cloned())
+    }
+
+    pub(crate) fn release(&self, lease: &str) -> Value {
+        self.wait("release", |state| state.releases.get(lease).cloned())
+    }
+
+    /// Waits for a request whose path ends so and whose body is as wanted.
+    pub(crate) fn seen(&self, path_end: &str, wanted: impl Fn(&Value) -> bool) -> Request {
+        self.wait(path_end, |state| {
+            state.seen.iter().find(|request| request.path.ends_with(path_end) && wanted(&request.body)).cloned()
+        })
+    }
+
+    pub(crate) fn wait_for_count(&self, path_end: &str, count: usize) {
+        self.wait(path_end, |state| {
+            (state.seen.iter().filter(|request| request.path.ends_with(path_end)).count() >= count).then_some(())
+        });
+    }
+
+    pub(crate) fn requests(&self) -> Vec<Request> {
+        self.state().seen.clone()
+    }
+
+    pub(crate) fn is_reported(&self, lease: &str) -> bool {
+        self.state().reports.contains_key(lease)
+    }
+
+    /// Waits until a stream of a lease holds this text.
+    pub(crate) fn wait_for_output(&self, lease: &str, text: &str) {
+        self.wait(&format!("output {text:?}"), |state| {
+            let bytes = output_of(state, lease, "stdout");
+            String::from_utf8_lossy(&bytes).contains(text).then_some(())
+        });
+    }
+
+    pub(crate) fn output(&self, lease: &str, stream: &str) -> Vec<u8> {
+        output_of(&self.state(), lease, stream)
+    }
+
+    pub(crate) fn stdout(&self, lease: &str) -> String {
+        String::from_utf8(self.output(lease, "stdout")).unwrap()
+    }
+
+    pub(crate) fn stderr(&self, lease: &str) -> String {
+        String::from_utf8(self.output(lease, "stderr")).unwrap()
+    }
+
+    pub(crate) fn events(&self, lease: &str) -> BTreeMap<u64, Value> {
+        self.state().events.get(lease).cloned().unwrap_or_default()
+    }
+}
+
+fn output_of(state: &State, lease: &str, stream: &str) -> Vec<u8> {
+    let events = state.events.get(lease).into_iter().flat_map(BTreeMap::values);
+    let of_stream = events.filter(|event| event["stream"] == stream);
+    of_stream
+        .flat_map(|event| {
+            let event: protocol::WorkerEvent = serde_json::from_value(event.clone()).unwrap();
+            match event.body {
+                protocol::event::EventBody::Output { bytes, .. } => bytes.into_bytes().unwrap(),
+                other => panic!("{other:?}"),
+            }
+        })
+        .collect()
+}
+
+fn serve(stream: TcpStream, shared: &(Mutex<State>, Condvar)) {
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    let mut stream = stream;
+    while let Some(request) = read(&mut reader) {
+        let fault = {
+            let mut state = shared.0.lock().unwrap();
+            state.seen.push(request.clone());
+            shared.1.notify_all();
+            take_fault(&mut state, &request.path)
+        };
+        let (status, body) = match fault {
+            Some(Fault::Answer(status, body)) => (status, body),
+            Some(Fault::Hang) => {
+                // Held until the worker gives up on it.
+                let _ = reader.read(&mut [0]);
+                return;
+            }
+            Some(Fault::LoseAnswer) => {
+                handle(&request, shared, &stream);
+                return;
+            }
+            None => handle(&request, shared, &stream),
+        };
+        let body = if status == 204 { String::new() } else { body.to_string() };
+        let head =
+            format!("HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n", body.len());
+        if stream.write_all((head + &body).as_bytes()).is_err() {
+            return;
+        }
+    }
+}
+
+fn take_fault(state: &mut State, path: &str) -> Option<Fault> {
+    let place = state.faults.iter().position(|(end, times, _)| path.ends_with(end.as_str()) && *times > 0)?;
+    state.faults[place].1 -= 1;
+    Some(state.faults[place].2.clone())
+}
+
+fn read(reader: &mut BufReader<TcpStream>) -> Option<Request> {
+    let mut line = String::new();
+    reader.read_line(&mut line).ok().filter(|length| *length > 0)?;
+    let path = line.split(' ').nth(1)?.to_owned();
+    let (mut length, mut authorized) = (0, false);
+    loop {
+        let mut header = String::new();
+        reader.read_line(&mut header).ok()?;
+        let header = header.trim();
+        if header.is_empty() {
+            break;
+        }
+        let (name, value) = header.split_once(": ").unwrap();
+        match name.to_ascii_lowercase().as_str() {
+            "content-length" => length = value.parse().unwrap(),
+            "authorization" => authorized = value == format!("Bearer {KEY}"),
+            "cw-protocol" => assert_eq!(value, "1"),
+            _ => {}
+        }
+    }
+    assert!(authorized, "a request without the key");
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).ok()?;
+    assert!(length <= 64 << 10, "a body of {length} bytes is over the cap");
+    Some(Request { path, body: serde_json::from_slice(&body).unwrap() })
+}
+
+fn handle(request: &Request, shared: &(Mutex<State>, Condvar), stream: &TcpStream) -> (u16, Value) {
+    let parts: Vec<&str> = request.path.split('/').collect();
+    let answer = match parts.as_slice() {
+        ["", "v1", "leases"] => lease(&request.body, shared, stream),
+        ["", "v1", "leases", id, verb] => {
+            if shared.0.lock().unwrap().lost.iter().any(|lost| lost == id) {
+                lease_lost()
+            } else if *verb == "renew" {
+                renew(id, &request.body, shared)
+            } else {
+                change(id, verb, &request.body, &mut shared.0.lock().unwrap())
+            }
+        }
+        _ => (404, json!({})),
+    };
+    shared.1.notify_all();
+    answer
+}
+
+fn lease(body: &Value, shared: &(Mutex<State>, Condvar), stream: &TcpStream) -> (u16, Value) {
+    if body["worker"]["state"] != "ready" {
+        return (204, Value::Null);
+    }
+    let until = Instant::now() + Duration::from_secs(body["wait_s"].as_u64().unwrap());
+    let mut state = shared.0.lock().unwrap();
+    loop {
+        // A task is not given to a worker that hung up meanwhile.
+        if is_closed(stream) || (state.grants.is_empty() && Instant::now() >= until) {
+            return (204, Value::Null);
+        }
+        if let Some(grant) = state.grants.pop_front() {
+            return (200, grant);
+        }
+        state = shared.1.wait_timeout(state, Duration::from_millis(20)).unwrap().0;
+    }
+}
+
+fn is_closed(stream: &TcpStream) -> bool {
+    stream.set_nonblocking(true).unwrap();
+    let peeked = stream.peek(&mut [0]);
+    stream.set_nonblocking(false).unwrap();
+    matches!(peeked, Ok(0)) || peeked.is_err_and(|error| error.kind() != std::io::ErrorKind::WouldBlock)
+}
+
+fn renew(id: &str, body: &Value, shared: &(Mutex<State>, Condvar)) -> (u16, Value) {
+    let wait = Duration::from_secs(body["wait_s"].as_u64().unwrap());
+    let has = |list: &Vec<String>| list.iter().any(|one| one == id);
+    let state = shared.0.lock().unwrap();
+    let quiet = |state: &mut State| !has(&state.cancelled) && !has(&state.lost);
+    let (state, _) = shared.1.wait_timeout_while(state, wait, quiet).unwrap();
+    if has(&state.lost) {
+        return lease_lost();
+    }
+    let stop = if has(&state.cancelled) { json!("cancel") } else { Value::Null };
+    (200, json!({"ttl_s": state.ttl_s, "stop": stop}))
+}
+
+fn change(id: &str, verb: &str, body: &Value, state: &mut State) -> (u16, Value) {
+    let ended = json!({"task": TaskId::new(1, 1).to_string(), "lease": id});
+    let last = state.events.get(id).and_then(|events| events.keys().max().copied()).unwrap_or(0);
+    match verb {
+        "events" => {
+            let events = state.events.entry(id.into()).or_default();
+            for event in body["events"].as_array().unwrap() {
+                let number = event["number"].as_u64().unwrap();
+                let next = events.keys().max().map_or(1, |last| last + 1);
+                if number > next {
+                    return event_gap(next);
+                }
+                events.entry(number).or_insert_with(|| event.clone());
+            }
+            (200, json!({"accepted": events.keys().max().copied().unwrap_or(0)}))
+        }
+        "report" if body["last_event"].as_u64().unwrap_or(0) > last => event_gap(last + 1),
+        "report" => {
+            state.reports.insert(id.into(), body.clone());
+            (200, ended)
+        }
+        "release" => {
+            state.releases.insert(id.into(), body.clone());
+            (200, ended)
+        }
+        _ => (404, json!({})),
+    }
+}
+
+pub(crate) fn problem(status: u16, code: &str) -> Value {
+    json!({"type": "x", "title": code, "status": status, "detail": format!("scripted {code}"), "code": code})
+}
+
+fn lease_lost() -> (u16, Value) {
+    (409, problem(409, "lease_lost"))
+}
+
+fn event_gap(expected: u64) -> (u16, Value) {
+    let mut gap = problem(409, "event_gap");
+    gap["expected"] = json!(expected);
+    (409, gap)
+}

@@ -1,0 +1,160 @@
+//! A worker under test, and what it leaves on the machine.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::peer::{KEY, Peer};
+
+/// Waits for a condition, 30 s at most.
+pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "not within 30 s: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A state directory with a key, and commands to start workers on it.
+pub(crate) struct Bench {
+    pub(crate) home: tempfile::TempDir,
+}
+
+impl Bench {
+    pub(crate) fn new() -> Self {
+        let home = tempfile::tempdir().unwrap();
+        std::fs::write(home.path().join("key"), format!("{KEY}\n")).unwrap();
+        Self { home }
+    }
+
+    pub(crate) fn state(&self) -> PathBuf {
+        self.home.path().join("state")
+    }
+
+    pub(crate) fn command(&self, url: &str, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_cw-worker"));
+        command.arg("run").args(args).env_clear();
+        command.env("CW_COORDINATOR", url).env("CW_REPO", "rhizome").env("CW_STATE_DIR", self.state());
+        command.env("CW_KEY_FILE", self.home.path().join("key")).env("SECRET_OF_THE_HOST", "must not be seen");
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        command
+    }
+
+    pub(crate) fn worker(&self, peer: &Peer, args: &[&str]) -> Running {
+        Running::start(self.command(&peer.url(), args))
+    }
+
+    /// Runs a worker that is expected not to start; says its code and its words.
+    pub(crate) fn refused(&self, url: &str, args: &[&str]) -> (Option<i32>, String) {
+        let output = self.command(url, args).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    }
+
+    /// The files of the spool.
+    pub(crate) fn spooled(&self) -> Vec<PathBuf> {
+        let mut files = files(&self.state().join("spool"));
+        files.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
+        files
+    }
+
+    pub(crate) fn attempts(&self) -> usize {
+        std::fs::read_dir(self.state().join("attempts")).map_or(0, Iterator::count)
+    }
+}
+
+pub(crate) fn files(directory: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
+    entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_file()).collect()
+}
+
+/// A worker that runs; killed when dropped.
+pub(crate) struct Running {
+    child: Child,
+    log: Arc<Mutex<String>>,
+}
+
+impl Running {
+    pub(crate) fn start(mut command: Command) -> Self {
+        let mut child = command.spawn().unwrap();
+        let log = Arc::new(Mutex::new(String::new()));
+        let (lines, into) = (BufReader::new(child.stderr.take().unwrap()).lines(), Arc::clone(&log));
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                into.lock().unwrap().push_str(&(line + "\n"));
+            }
+        });
+        Self { child, log }
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).unwrap();
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    pub(crate) fn log(&self) -> String {
+        self.log.lock().unwrap().clone()
+    }
+
+    pub(crate) fn logged(&self, text: &str) {
+        eventually(&format!("log {text:?} in:\n{}", self.log()), || self.log().contains(text));
+    }
+
+    pub(crate) fn exit(&mut self) -> ExitStatus {
+        let mut status = None;
+        eventually("the worker's exit", || {
+            status = self.child.try_wait().unwrap();
+            status.is_some()
+        });
+        status.unwrap()
+    }
+
+    pub(crate) fn code(&mut self) -> Option<i32> {
+        self.exit().code()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("--- the worker's log\n{}---", self.log());
+        }
+    }
+}
+
+/// A number that no other test's command line holds, to find processes by.
+pub(crate) fn token() -> String {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!("7{:07}.{:05}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// The living processes whose command line holds this token.
+pub(crate) fn processes(token: &str) -> Vec<i32> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        if String::from_utf8_lossy(&line).contains(token) {
+            found.push(pid);
+        }
+    }
+    found
+}
+
+pub(crate) fn wait_for_processes(token: &str, count: usize) {
+    eventually(&format!("{count} processes of {token}"), || processes(token).len() == count);
+}
