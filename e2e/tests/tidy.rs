@@ -298,3 +298,33 @@ fn scripts_can_be_run_and_stop_at_the_first_error() -> anyhow::Result<()> {
     assert!(wrong.is_empty(), "not executable, not strict, or with another first line: {wrong:?}");
     Ok(())
 }
+
+/// The page helps only those who find their message on it by searching.
+#[test]
+fn every_message_in_troubleshooting_is_one_that_a_program_says() -> anyhow::Result<()> {
+    let files = files()?;
+    let is_said = |words: &str| files.iter().any(|file| !file.path.starts_with("docs/") && file.text.contains(words));
+    let page = files.iter().find(|file| file.path == "docs/troubleshooting.md").context("no such page")?;
+    let messages =
+        page.text.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` |")).map(|(first, _)| first);
+    let messages: Vec<&str> = messages.flat_map(|first| first.split("`, `")).collect();
+    assert!(!messages.is_empty());
+    let parts = messages.iter().flat_map(|message| message.split('…')).map(str::trim);
+    let unknown: Vec<&str> = parts.filter(|part| part.len() > 3 && !is_said(part)).collect();
+    assert!(unknown.is_empty(), "no program says these: {unknown:#?}");
+    Ok(())
+}
+
+#[test]
+fn every_variable_stands_in_the_configuration_page() -> anyhow::Result<()> {
+    let files = files()?;
+    let page = files.iter().find(|file| file.path == "docs/configuration.md").context("no such page")?;
+    let sources = files.iter().filter(|file| file.is_rust() && file.path.contains("/src/"));
+    let variables =
+        sources.flat_map(|file| file.text.split("env = \"").skip(1)).filter_map(|text| text.split('"').next());
+    let variables: Vec<&str> = variables.filter(|name| name.starts_with("CW_")).collect();
+    assert!(!variables.is_empty());
+    let missing: Vec<_> = variables.iter().filter(|name| !page.text.contains(&format!("`{name}`"))).collect();
+    assert!(missing.is_empty(), "say in docs/configuration.md what these do: {missing:?}");
+    Ok(())
+}
