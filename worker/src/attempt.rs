@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use protocol::event::EventBody;
 use protocol::outcome::{StreamBytes, Usage};
-use protocol::{LeaseGrant, LeaseId, Outcome, Report, Spec};
+use protocol::{LeaseGrant, Outcome, Report, Spec};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::directory::{self, Directory};
 use crate::heartbeat::Heartbeat;
@@ -35,12 +35,12 @@ pub(crate) enum Ended {
 }
 
 /// Runs one lease to its end. `give_up` turns true when the worker must leave.
-pub(crate) async fn run(worker: Arc<Worker>, grant: LeaseGrant, give_up: watch::Receiver<bool>) -> Ended {
+pub(crate) async fn run(worker: Arc<Worker>, grant: LeaseGrant, mut give_up: watch::Receiver<bool>) -> Ended {
     let spec = match decode(&worker, &grant) {
         Ok(spec) => spec,
         Err(why) => {
             release(&worker, &grant, format!("unsupported: {why}")).await;
-            sleep(REST_AFTER_UNSUPPORTED).await;
+            let _ = timeout(REST_AFTER_UNSUPPORTED, must_leave(&mut give_up)).await;
             return Ended::NotOurs;
         }
     };
@@ -187,12 +187,5 @@ fn report(outcome: Outcome, written_bytes: StreamBytes, usage: Usage) -> Report 
 async fn must_leave(give_up: &mut watch::Receiver<bool>) {
     if give_up.wait_for(|leave| *leave).await.is_err() {
         std::future::pending::<()>().await;
-    }
-}
-
-/// The lease, for whoever sends under it.
-impl Attempt {
-    const fn lease(&self) -> LeaseId {
-        self.grant.lease
     }
 }

@@ -113,7 +113,7 @@ pub async fn run(config: config::Config, stages: watch::Receiver<Stage>) -> anyh
     }
     let repos = worker.config.repos.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let (id, runs, slots) = (worker.info.id, worker.info.runs.join(", "), worker.config.slots);
-    tracing::info!("worker {id} serves {repos}: runs {runs} in {slots} slots, unconfined");
+    tracing::info!("worker {id} serves {repos}: runs {runs}, {slots} at a time, unconfined");
     Ok(session::run(worker, stages).await)
 }
 

@@ -81,7 +81,11 @@ impl Link {
             tracing::info!("coordinator at {} {again}", self.url);
             return;
         };
-        let detail = error.map(ToString::to_string).unwrap_or_default();
+        let detail = match error {
+            Some(CallError::Refused(problem)) => problem.detail.clone(),
+            Some(error) => error.to_string(),
+            None => String::new(),
+        };
         tracing::warn!("{trouble}: {detail}; {}", what_to_check(now));
     }
 }

@@ -32,8 +32,8 @@ enum Stop {
 /// Runs the worker until a signal, `--once` or `--idle-exit` ends it.
 pub(crate) async fn run(worker: Arc<Worker>, mut stages: watch::Receiver<Stage>) -> Exit {
     // What was left over goes first: its lease may still be alive.
-    let _ = resend::one_pass(&worker.spool, &worker.client).await;
-    let resending = tokio::spawn(resend::run(Arc::clone(&worker.spool), Arc::clone(&worker.client)));
+    let is_done = resend::one_pass(&worker.spool, &worker.client).await.is_ok();
+    let resending = tokio::spawn(resend::run(Arc::clone(&worker.spool), Arc::clone(&worker.client), is_done));
     let (give_up, giving_up) = watch::channel(false);
     let mut session = Session { worker, attempts: JoinSet::new(), giving_up, idle_since: Instant::now() };
     let stop = session.take_leases(&mut stages).await;
@@ -128,7 +128,7 @@ impl Session {
             left = left => return drop(left),
         }
         tell(&self.worker, WorkerState::Gone, stop.why()).await;
-        tracing::info!("stopped: {}", stop.why());
+        tracing::info!("left: {}", stop.why());
     }
 }
 

@@ -60,7 +60,7 @@ pub(super) async fn watch_over(attempt: &mut Attempt, directory: &Directory) -> 
     };
     let mut output = Output::new(attempt.spec.limits.output_bytes(), directory.path());
     output.read(stdout, stderr);
-    let live = output.send_live(Arc::clone(&worker.client), attempt.lease(), attempt.heartbeat.validity());
+    let live = output.send_live(Arc::clone(&worker.client), attempt.grant.lease, attempt.heartbeat.validity());
     let live = tokio::spawn(live);
     let cause = wait_for_end(attempt, &mut process, &output).await;
     let used = stop(attempt, &mut process, &cause).await;

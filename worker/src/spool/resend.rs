@@ -14,16 +14,15 @@ const KEEP_MS: u64 = 7 * 24 * 3600 * 1000;
 /// How often reports whose key is refused are tried.
 const RETRY_REFUSED: Duration = Duration::from_secs(60);
 
-/// Sends the spool again and again, until it is dropped.
-pub(crate) async fn run(spool: Arc<Spool>, client: Arc<Client>) {
+/// Sends the spool again and again, until it is dropped. `is_done`: an earlier pass found nothing that could be sent.
+pub(crate) async fn run(spool: Arc<Spool>, client: Arc<Client>, mut is_done: bool) {
     let mut backoff = Backoff::default();
     loop {
-        match one_pass(&spool, &client).await {
-            Ok(()) => {
-                backoff.reset();
-                tokio::time::sleep(RETRY_REFUSED).await;
-            }
-            Err(_) => tokio::time::sleep(backoff.next()).await,
+        let pause = if is_done { RETRY_REFUSED } else { backoff.next() };
+        tokio::time::sleep(pause).await;
+        is_done = one_pass(&spool, &client).await.is_ok();
+        if is_done {
+            backoff.reset();
         }
     }
 }
@@ -54,11 +53,16 @@ async fn resend(
     batches: SavedBatches,
 ) -> Result<(), CallError> {
     let Head { lease, task, saved_at_ms, first, report } = head;
-    tracing::info!(%task, %lease, "resending a report of an earlier start");
     let settled = Delivery::new(lease, report, first, batches).go(client).await?;
-    if settled == Settled::KeyRefused && clock::now_ms().saturating_sub(saved_at_ms) > KEEP_MS {
-        spool.set_aside(file, "the key was refused for 7 days");
-        return Ok(());
+    match settled {
+        // That the key is refused is said already, once.
+        Settled::KeyRefused if clock::now_ms().saturating_sub(saved_at_ms) < KEEP_MS => return Ok(()),
+        Settled::KeyRefused => {
+            spool.set_aside(file, "the key was refused for 7 days");
+            return Ok(());
+        }
+        Settled::Acknowledged => tracing::info!(%task, %lease, "report of an earlier attempt delivered"),
+        Settled::LeaseLost | Settled::Undeliverable(_) => {}
     }
     spool.settle(lease, &settled);
     Ok(())

@@ -1,6 +1,8 @@
 //! The real `cw-worker` with real children. Its other side is a scripted peer, so that it can lose answers, hang and
 //! refuse on command.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 mod health;
 mod leases;
 mod output;

@@ -208,10 +208,8 @@ fn output_of(state: &State, lease: &str, stream: &str) -> Vec<u8> {
     of_stream
         .flat_map(|event| {
             let event: protocol::WorkerEvent = serde_json::from_value(event.clone()).unwrap();
-            match event.body {
-                protocol::event::EventBody::Output { bytes, .. } => bytes.into_bytes().unwrap(),
-                other => panic!("{other:?}"),
-            }
+            let protocol::event::EventBody::Output { bytes, .. } = event.body else { panic!("{event:?}") };
+            bytes.into_bytes().unwrap()
         })
         .collect()
 }
