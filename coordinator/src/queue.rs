@@ -62,11 +62,17 @@ impl Queue {
         Ok(())
     }
 
-    /// Gives a worker its next task, if need be after a wait. None when the wait ran out.
+    /// Gives a worker its next task, if need be after a wait. None when the wait ran out, or when the worker is not welcome
+    /// any more.
     ///
     /// # Errors
     /// See `StoreError`.
-    pub async fn lease(&self, request: LeaseRequest, key: KeyId) -> Result<Option<LeaseGrant>> {
+    pub async fn lease(
+        &self,
+        request: LeaseRequest,
+        key: KeyId,
+        is_welcome: impl Fn() -> bool,
+    ) -> Result<Option<LeaseGrant>> {
         self.workers.seen(&request.worker, &request.repos, self.clock.now().at);
         if request.worker.state != WorkerState::Ready {
             return Ok(None);
@@ -74,7 +80,7 @@ impl Queue {
         let deadline = Instant::now() + Duration::from_secs(request.wait_s.min(MAX_LEASE_WAIT_S).into());
         let parked = self.wakeup.park(&request.worker, &request.repos);
         loop {
-            if self.shutdown.is_requested() {
+            if self.shutdown.is_requested() || !is_welcome() {
                 return Ok(None);
             }
             let woken_for = parked.look_again();

@@ -46,8 +46,8 @@ impl Keys {
         list
     }
 
-    fn find(&self, secret: &[u8]) -> Option<Arc<KeyView>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).get(&key::hash(secret)).cloned()
+    fn find(&self, hash: &KeyHash) -> Option<Arc<KeyView>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).get(hash).cloned()
     }
 }
 
@@ -55,10 +55,33 @@ impl Keys {
 pub struct Caller {
     /// The key.
     pub key: Arc<KeyView>,
+    hash: KeyHash,
     is_expired: bool,
 }
 
 impl Caller {
+    /// The same caller as of now: a request that is held must not outlive its key.
+    ///
+    /// # Errors
+    /// When the key was taken back meanwhile.
+    pub fn again(&self, app: &App) -> Result<Self, Refusal> {
+        Self::identify(app, self.hash)
+    }
+
+    fn identify(app: &App, hash: KeyHash) -> Result<Self, Refusal> {
+        let Some(key) = app.keys.find(&hash) else {
+            return Err(Refusal::new(Code::KeyUnknown, "the key is not known here; is it of another coordinator?"));
+        };
+        if key.revoked_at.is_some() {
+            return Err(Refusal::new(
+                Code::KeyRevoked,
+                "the key was revoked; ask an admin for a new one (cw keys create)",
+            ));
+        }
+        let is_expired = key.expires_at.is_some_and(|at| at <= app.queue.clock.now().wall);
+        Ok(Self { key, hash, is_expired })
+    }
+
     /// Someone who may submit, read and cancel tasks.
     ///
     /// # Errors
@@ -130,17 +153,7 @@ impl FromRequestParts<Arc<App>> for Caller {
         let Some(secret) = secret else {
             return Err(Refusal::new(Code::KeyMissing, "no key: send `Authorization: Bearer cwk_…`"));
         };
-        let Some(key) = app.keys.find(secret) else {
-            return Err(Refusal::new(Code::KeyUnknown, "the key is not known here; is it of another coordinator?"));
-        };
-        if key.revoked_at.is_some() {
-            return Err(Refusal::new(
-                Code::KeyRevoked,
-                "the key was revoked; ask an admin for a new one (cw keys create)",
-            ));
-        }
-        let is_expired = key.expires_at.is_some_and(|at| at <= app.queue.clock.now().wall);
-        Ok(Self { key, is_expired })
+        Self::identify(app, key::hash(secret))
     }
 }
 

@@ -36,7 +36,7 @@ pub(super) async fn of_task(
     let after = after(&headers, &mut query)?.unwrap_or(0);
     query.finish()?;
     super::tasks::visible(&app, &caller, id, 0).await?;
-    Ok(stream(move |pieces| async move { tell_task(&app, id, after, &pieces).await }))
+    Ok(stream(move |pieces| async move { tell_task(&app, &caller, id, after, &pieces).await }))
 }
 
 /// `GET /v1/events`: from now on, unless the client says from where.
@@ -59,7 +59,7 @@ pub(super) async fn of_all(
         None => app.queue.store.newest_feed().await?,
     };
     query.finish()?;
-    Ok(stream(move |pieces| async move { tell_all(&app, repos, after, &pieces).await }))
+    Ok(stream(move |pieces| async move { tell_all(&app, &caller, repos, after, &pieces).await }))
 }
 
 /// The number that the client saw last: its browser says it by a header, others by a parameter.
@@ -88,10 +88,18 @@ async fn say(pieces: &Pieces, text: String) -> bool {
     pieces.send(Ok(text.into())).await.is_ok()
 }
 
-async fn tell_task(app: &App, id: TaskId, mut after: u64, pieces: &Pieces) {
+/// A stream that goes on after its key was taken back would tell what nobody may hear any more.
+fn may_hear(app: &App, caller: &Caller) -> bool {
+    caller.again(app).is_ok_and(|caller| caller.client().is_ok())
+}
+
+async fn tell_task(app: &App, caller: &Caller, id: TaskId, mut after: u64, pieces: &Pieces) {
     let mut watch = app.queue.wakeup.watch(id);
     loop {
         let Ok(events) = app.queue.store.events(id, after, PAGE).await else { return };
+        if !may_hear(app, caller) {
+            return;
+        }
         let is_last = events.last().is_some_and(|event| event.is_last);
         let is_more = events.len() == PAGE as usize;
         after = events.last().map_or(after, |event| event.number);
@@ -111,10 +119,13 @@ async fn is_over(app: &App, id: TaskId, after: u64) -> bool {
     task.row.state.is_done() && app.queue.store.events(id, after, 1).await.is_ok_and(|more| more.is_empty())
 }
 
-async fn tell_all(app: &App, repos: Vec<RepoName>, mut after: u64, pieces: &Pieces) {
+async fn tell_all(app: &App, caller: &Caller, repos: Vec<RepoName>, mut after: u64, pieces: &Pieces) {
     let mut watch = app.queue.wakeup.watch_feed();
     loop {
         let Ok(events) = app.queue.store.feed(repos.clone(), after, PAGE).await else { return };
+        if !may_hear(app, caller) {
+            return;
+        }
         let is_more = events.len() == PAGE as usize;
         after = events.last().map_or(after, |event| event.number);
         let wanted: Vec<_> = events.into_iter().filter(|event| !event.data.is_empty()).collect();

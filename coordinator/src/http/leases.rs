@@ -30,10 +30,12 @@ pub(super) async fn lease(
     request.repos.iter().try_for_each(|repo| caller.covers(repo))?;
     request.repos.sort();
     request.repos.dedup();
-    Ok(match app.queue.lease(request, caller.key.id).await? {
-        Some(grant) => Json(grant).into_response(),
-        None => StatusCode::NO_CONTENT.into_response(),
-    })
+    let is_welcome = || caller.again(&app).is_ok_and(|caller| caller.worker().is_ok());
+    if let Some(grant) = app.queue.lease(request, caller.key.id, is_welcome).await? {
+        return Ok(Json(grant).into_response());
+    }
+    caller.again(&app)?.worker()?;
+    Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 fn holder(caller: &Caller, lease: LeaseId) -> Answer<Holder> {

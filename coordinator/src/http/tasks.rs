@@ -50,7 +50,12 @@ pub(super) async fn visible(app: &App, caller: &Caller, id: TaskId, wait_s: u32)
     caller.client()?;
     let task = app.queue.task(id, 0).await?;
     caller.covers(&task.row.repo)?;
-    if wait_s == 0 || task.row.state.is_done() { Ok(task) } else { Ok(app.queue.task(id, wait_s).await?) }
+    if wait_s == 0 || task.row.state.is_done() {
+        return Ok(task);
+    }
+    let task = app.queue.task(id, wait_s).await?;
+    caller.again(app)?.client()?;
+    Ok(task)
 }
 
 /// `GET /v1/tasks/{id}`

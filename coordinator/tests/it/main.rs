@@ -4,15 +4,15 @@
 #![allow(clippy::unwrap_used, reason = "a test whose set-up fails must fail")]
 
 mod answer;
-//mod bodies;
-//mod connections;
+mod bodies;
+mod connections;
 //mod durability;
 //mod events;
 //mod feed;
-//mod hosts;
+mod hosts;
 //mod idempotency;
-//mod input;
-//mod keys;
+mod input;
+mod keys;
 mod leases;
 mod lifecycle;
 //mod listeners;

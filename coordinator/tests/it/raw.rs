@@ -8,26 +8,26 @@ use tokio::net::TcpStream;
 use crate::running::{DEADLINE, Running};
 
 /// An open connection.
-pub struct Raw(TcpStream);
+pub(crate) struct Raw(TcpStream);
 
 impl Raw {
-    pub async fn connect(on: &Running) -> Self {
+    pub(crate) async fn connect(on: &Running) -> Self {
         Self::connect_to(on.address()).await
     }
 
-    pub async fn connect_to(address: &str) -> Self {
+    pub(crate) async fn connect_to(address: &str) -> Self {
         Self(TcpStream::connect(address).await.unwrap())
     }
 
     /// Sends as much as the other side takes.
-    pub async fn send(&mut self, bytes: impl AsRef<[u8]>) -> &mut Self {
+    pub(crate) async fn send(&mut self, bytes: impl AsRef<[u8]>) -> &mut Self {
         // A coordinator that has refused may have closed its side already.
         let _ = self.0.write_all(bytes.as_ref()).await;
         self
     }
 
     /// Everything until the other side closes; it must, within the test's patience.
-    pub async fn to_end(&mut self) -> String {
+    pub(crate) async fn to_end(&mut self) -> String {
         let mut all = Vec::new();
         let read = async {
             let mut piece = [0u8; 8192];
@@ -40,7 +40,7 @@ impl Raw {
     }
 
     /// What has come once it holds `text`.
-    pub async fn until(&mut self, text: &str) -> String {
+    pub(crate) async fn until(&mut self, text: &str) -> String {
         let mut all = Vec::new();
         let read = async {
             let mut piece = [0u8; 8192];
@@ -55,12 +55,12 @@ impl Raw {
     }
 
     /// Whether nothing comes for a moment: a look, not a wait for something to happen.
-    pub async fn is_quiet_for(&mut self, moment: Duration) -> bool {
+    pub(crate) async fn is_quiet_for(&mut self, moment: Duration) -> bool {
         tokio::time::timeout(moment, self.0.readable()).await.is_err()
     }
 }
 
 /// A request as bytes, for localhost, with this key and these header lines.
-pub fn request(line: &str, key: &str, headers: &str) -> String {
+pub(crate) fn request(line: &str, key: &str, headers: &str) -> String {
     format!("{line} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\n{headers}\r\n")
 }

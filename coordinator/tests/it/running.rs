@@ -17,21 +17,21 @@ use crate::answer::Answer;
 use crate::worker::Worker;
 
 /// How long a test waits for what must happen; only a failing one waits so long.
-pub const DEADLINE: Duration = Duration::from_secs(20);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 
 /// A coordinator on two ports of its own.
-pub struct Running {
-    pub url: String,
-    pub worker_url: String,
-    pub admin: String,
-    pub http: reqwest::Client,
-    pub dir: Arc<TempDir>,
+pub(crate) struct Running {
+    pub(crate) url: String,
+    pub(crate) worker_url: String,
+    pub(crate) admin: String,
+    pub(crate) http: reqwest::Client,
+    pub(crate) dir: Arc<TempDir>,
     trigger: Trigger,
     served: JoinHandle<anyhow::Result<()>>,
 }
 
 /// The configuration of a test: everything as usual, but ports that the system chooses.
-pub fn config(dir: &Path) -> Config {
+pub(crate) fn config(dir: &Path) -> Config {
     let any_port = Address::Tcp("127.0.0.1:0".parse().unwrap());
     Config {
         state_dir: dir.to_owned(),
@@ -47,12 +47,12 @@ pub fn config(dir: &Path) -> Config {
 }
 
 /// Short leases, so that a test can see one lapse.
-pub fn short_leases(config: &mut Config) {
+pub(crate) fn short_leases(config: &mut Config) {
     config.ttls = Ttls { first_s: 1, code_s: 1, agent_s: 2 };
 }
 
 /// Looks until something is there, and fails when it never is.
-pub async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+pub(crate) async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + DEADLINE;
     loop {
         if let Some(found) = look().await {
@@ -64,12 +64,12 @@ pub async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>)
 }
 
 /// A task that prints, in this repo.
-pub fn spec(repo: &str) -> Value {
+pub(crate) fn spec(repo: &str) -> Value {
     json!({"repo": repo, "run": {"kind": "python", "code": "print(1)"}})
 }
 
 /// The same with more fields.
-pub fn spec_with(repo: &str, more: Value) -> Value {
+pub(crate) fn spec_with(repo: &str, more: Value) -> Value {
     let mut spec = spec(repo);
     for (name, value) in more.as_object().unwrap() {
         spec[name] = value.clone();
@@ -77,20 +77,20 @@ pub fn spec_with(repo: &str, more: Value) -> Value {
     spec
 }
 
-pub fn id(task: &Value) -> String {
+pub(crate) fn id(task: &Value) -> String {
     task["id"].as_str().unwrap().to_owned()
 }
 
 impl Running {
-    pub async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         Self::start_with(|_| {}).await
     }
 
-    pub async fn start_with(change: impl FnOnce(&mut Config)) -> Self {
+    pub(crate) async fn start_with(change: impl FnOnce(&mut Config)) -> Self {
         Self::start_in(Arc::new(TempDir::new().unwrap()), change).await
     }
 
-    pub async fn start_in(dir: Arc<TempDir>, change: impl FnOnce(&mut Config)) -> Self {
+    pub(crate) async fn start_in(dir: Arc<TempDir>, change: impl FnOnce(&mut Config)) -> Self {
         let mut config = config(dir.path());
         change(&mut config);
         let (trigger, shutdown) = shutdown::channel();
@@ -107,28 +107,28 @@ impl Running {
     }
 
     /// Tells it to stop, and goes on.
-    pub fn tell_to_stop(&self) {
+    pub(crate) fn tell_to_stop(&self) {
         self.trigger.stop();
     }
 
     /// Stops it, and leaves the state directory to a next one.
-    pub async fn stop(self) -> Arc<TempDir> {
+    pub(crate) async fn stop(self) -> Arc<TempDir> {
         self.trigger.stop();
         self.served.await.unwrap().unwrap();
         self.dir
     }
 
     /// The host and port, for raw connections.
-    pub fn address(&self) -> &str {
+    pub(crate) fn address(&self) -> &str {
         self.url.trim_start_matches("http://")
     }
 
-    pub fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
+    pub(crate) fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
         self.http.request(method, format!("{}{path}", self.url)).timeout(DEADLINE)
     }
 
     /// Asks as the bearer of a key.
-    pub async fn ask(&self, key: &str, method: Method, path: &str, body: Option<&Value>) -> Answer {
+    pub(crate) async fn ask(&self, key: &str, method: Method, path: &str, body: Option<&Value>) -> Answer {
         let request = self.request(method, path).bearer_auth(key);
         let request = match body {
             Some(body) => request.header("content-type", "application/json").body(body.to_string()),
@@ -137,60 +137,60 @@ impl Running {
         Answer::read(request.send().await.unwrap()).await
     }
 
-    pub async fn get(&self, path: &str) -> Answer {
+    pub(crate) async fn get(&self, path: &str) -> Answer {
         self.ask(&self.admin, Method::GET, path, None).await
     }
 
-    pub async fn post(&self, path: &str, body: &Value) -> Answer {
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> Answer {
         self.ask(&self.admin, Method::POST, path, Some(body)).await
     }
 
     /// Submits a task and gives its id.
-    pub async fn submit(&self, spec: &Value) -> String {
+    pub(crate) async fn submit(&self, spec: &Value) -> String {
         id(&self.post("/v1/tasks", spec).await.json(201))
     }
 
-    pub async fn task(&self, id: &str) -> Value {
+    pub(crate) async fn task(&self, id: &str) -> Value {
         self.get(&format!("/v1/tasks/{id}")).await.ok()
     }
 
     /// Waits until a task is done.
-    pub async fn done(&self, id: &str) -> Value {
+    pub(crate) async fn done(&self, id: &str) -> Value {
         self.get(&format!("/v1/tasks/{id}?wait_s=15")).await.ok()
     }
 
     /// Waits until a task is in a state.
-    pub async fn in_state(&self, id: &str, state: &str) -> Value {
+    pub(crate) async fn in_state(&self, id: &str, state: &str) -> Value {
         let look = async || Some(self.task(id).await).filter(|task| task["state"] == state);
         eventually(&format!("{id} is {state}"), look).await
     }
 
-    pub async fn cancel(&self, id: &str) -> Answer {
+    pub(crate) async fn cancel(&self, id: &str) -> Answer {
         self.post(&format!("/v1/tasks/{id}/cancel"), &json!({})).await
     }
 
-    pub async fn why(&self, id: &str) -> Value {
+    pub(crate) async fn why(&self, id: &str) -> Value {
         self.get(&format!("/v1/tasks/{id}/why")).await.ok()
     }
 
-    pub async fn change_repo(&self, repo: &str, change: Value) -> Answer {
+    pub(crate) async fn change_repo(&self, repo: &str, change: Value) -> Answer {
         self.ask(&self.admin, Method::PATCH, &format!("/v1/repos/{repo}"), Some(&change)).await
     }
 
     /// Makes a key, and gives its id and its secret.
-    pub async fn key(&self, new: Value) -> (String, String) {
+    pub(crate) async fn key(&self, new: Value) -> (String, String) {
         let made = self.post("/v1/keys", &new).await.json(201);
         (id(&made), made["key"].as_str().unwrap().to_owned())
     }
 
     /// A worker with a key for these repos that runs python.
-    pub async fn worker(&self, repos: &[&str]) -> Worker {
+    pub(crate) async fn worker(&self, repos: &[&str]) -> Worker {
         let (_, key) = self.key(json!({"role": "worker", "repos": repos})).await;
         Worker::new(self, key, repos)
     }
 
     /// Everything that a refused request could have changed.
-    pub async fn contents(&self) -> Value {
+    pub(crate) async fn contents(&self) -> Value {
         json!([
             self.get("/v1/tasks?limit=500").await.ok(),
             self.get("/v1/repos?limit=500").await.ok(),

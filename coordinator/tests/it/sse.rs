@@ -6,29 +6,37 @@ use crate::running::{DEADLINE, Running};
 
 /// One event of a stream.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Frame {
-    pub id: u64,
-    pub event: String,
-    pub data: Value,
+pub(crate) struct Frame {
+    pub(crate) id: u64,
+    pub(crate) event: String,
+    pub(crate) data: Value,
 }
 
 /// An open stream.
-pub struct Sse {
+pub(crate) struct Sse {
     response: reqwest::Response,
     unread: Vec<u8>,
 }
 
 impl Sse {
-    pub async fn open(on: &Running, path: &str) -> Self {
+    pub(crate) async fn open(on: &Running, path: &str) -> Self {
         Self::open_with(on, path, None).await
     }
 
-    pub async fn open_with(on: &Running, path: &str, last_event_id: Option<u64>) -> Self {
-        // No timeout on the whole: a stream may be as long as it likes.
+    pub(crate) async fn open_with(on: &Running, path: &str, last_event_id: Option<u64>) -> Self {
         let mut request = on.http.get(format!("{}{path}", on.url)).bearer_auth(&on.admin);
         if let Some(id) = last_event_id {
             request = request.header("last-event-id", id);
         }
+        Self::opened(request).await
+    }
+
+    pub(crate) async fn open_as(on: &Running, key: &str, path: &str) -> Self {
+        Self::opened(on.http.get(format!("{}{path}", on.url)).bearer_auth(key)).await
+    }
+
+    /// Without a timeout on the whole: a stream may be as long as it likes.
+    async fn opened(request: reqwest::RequestBuilder) -> Self {
         let response = request.send().await.unwrap();
         assert_eq!(response.status(), 200);
         assert_eq!(response.headers()["content-type"], "text/event-stream");
@@ -36,7 +44,7 @@ impl Sse {
     }
 
     /// The next event; none when the stream has ended. Comments are passed over.
-    pub async fn next(&mut self) -> Option<Frame> {
+    pub(crate) async fn next(&mut self) -> Option<Frame> {
         loop {
             while let Some(end) = self.unread.windows(2).position(|two| two == b"\n\n") {
                 let frame: Vec<u8> = self.unread.drain(..end + 2).collect();
@@ -57,7 +65,7 @@ impl Sse {
     }
 
     /// The next so many events.
-    pub async fn take(&mut self, count: usize) -> Vec<Frame> {
+    pub(crate) async fn take(&mut self, count: usize) -> Vec<Frame> {
         let mut frames = Vec::new();
         while frames.len() < count {
             frames.push(self.next().await.expect("the stream ended early"));
@@ -66,7 +74,7 @@ impl Sse {
     }
 
     /// All events until the stream ends.
-    pub async fn to_end(mut self) -> Vec<Frame> {
+    pub(crate) async fn to_end(mut self) -> Vec<Frame> {
         let mut frames = Vec::new();
         while let Some(frame) = self.next().await {
             frames.push(frame);

@@ -11,30 +11,30 @@ use crate::running::{DEADLINE, Running};
 
 /// One start of a worker.
 #[derive(Clone)]
-pub struct Worker {
+pub(crate) struct Worker {
     http: reqwest::Client,
     url: String,
-    pub key: String,
-    pub info: Value,
-    pub repos: Vec<String>,
+    pub(crate) key: String,
+    pub(crate) info: Value,
+    pub(crate) repos: Vec<String>,
 }
 
 /// A lease that it was given.
 #[derive(Clone)]
-pub struct Lease {
-    pub worker: Worker,
-    pub id: String,
-    pub task: String,
-    pub grant: Value,
+pub(crate) struct Lease {
+    pub(crate) worker: Worker,
+    pub(crate) id: String,
+    pub(crate) task: String,
+    pub(crate) grant: Value,
 }
 
 /// An event with output.
-pub fn output(number: u64, stream: &str, text: &str) -> Value {
+pub(crate) fn output(number: u64, stream: &str, text: &str) -> Value {
     json!({"number": number, "type": "output", "stream": stream, "text": text})
 }
 
 impl Worker {
-    pub fn new(on: &Running, key: String, repos: &[&str]) -> Self {
+    pub(crate) fn new(on: &Running, key: String, repos: &[&str]) -> Self {
         let mut random = [0u8; 16];
         getrandom::fill(&mut random).unwrap();
         let id = WorkerId::new(0, u128::from_be_bytes(random)).to_string();
@@ -48,31 +48,31 @@ impl Worker {
     }
 
     /// The same worker with other words for what it can run.
-    pub fn runs(mut self, words: &[&str]) -> Self {
+    pub(crate) fn runs(mut self, words: &[&str]) -> Self {
         self.info["runs"] = json!(words);
         self
     }
 
-    pub fn id(&self) -> &str {
+    pub(crate) fn id(&self) -> &str {
         self.info["id"].as_str().unwrap()
     }
 
-    pub async fn say(&self, method: Method, path: &str, body: &Value) -> Answer {
+    pub(crate) async fn say(&self, method: Method, path: &str, body: &Value) -> Answer {
         let request = self.http.request(method, format!("{}{path}", self.url)).bearer_auth(&self.key);
         let request = request.timeout(Duration::from_secs(60) + DEADLINE).body(body.to_string());
         Answer::read(request.header("content-type", "application/json").send().await.unwrap()).await
     }
 
-    pub fn request(&self, wait_s: u32) -> Value {
+    pub(crate) fn request(&self, wait_s: u32) -> Value {
         json!({"worker": self.info, "repos": self.repos, "wait_s": wait_s})
     }
 
-    pub async fn ask(&self, wait_s: u32) -> Answer {
+    pub(crate) async fn ask(&self, wait_s: u32) -> Answer {
         self.say(Method::POST, "/v1/leases", &self.request(wait_s)).await
     }
 
     /// The next task, if there is one within the wait.
-    pub async fn lease_within(&self, wait_s: u32) -> Option<Lease> {
+    pub(crate) async fn lease_within(&self, wait_s: u32) -> Option<Lease> {
         let answer = self.ask(wait_s).await;
         if answer.status == 204 {
             return None;
@@ -83,12 +83,12 @@ impl Worker {
     }
 
     /// The next task, if there is one now.
-    pub async fn look(&self) -> Option<Lease> {
+    pub(crate) async fn look(&self) -> Option<Lease> {
         self.lease_within(0).await
     }
 
     /// The next task, which must come.
-    pub async fn lease(&self) -> Lease {
+    pub(crate) async fn lease(&self) -> Lease {
         self.lease_within(15).await.unwrap()
     }
 }
@@ -98,29 +98,29 @@ impl Lease {
         format!("/v1/leases/{}/{verb}", self.id)
     }
 
-    pub async fn renew(&self, wait_s: u32) -> Answer {
+    pub(crate) async fn renew(&self, wait_s: u32) -> Answer {
         self.worker.say(Method::POST, &self.path("renew"), &json!({"wait_s": wait_s})).await
     }
 
-    pub async fn report(&self, report: &Value) -> Answer {
+    pub(crate) async fn report(&self, report: &Value) -> Answer {
         self.worker.say(Method::PUT, &self.path("report"), report).await
     }
 
     /// Reports that the process left with this code.
-    pub async fn exit(&self, code: i32) -> Answer {
+    pub(crate) async fn exit(&self, code: i32) -> Answer {
         self.report(&json!({"outcome": {"exited": {"code": code}}})).await
     }
 
-    pub async fn release(&self) -> Answer {
+    pub(crate) async fn release(&self) -> Answer {
         self.worker.say(Method::POST, &self.path("release"), &json!({})).await
     }
 
-    pub async fn events(&self, events: Value) -> Answer {
+    pub(crate) async fn events(&self, events: Value) -> Answer {
         self.worker.say(Method::POST, &self.path("events"), &json!({"events": events})).await
     }
 
     /// The same lease in the hands of another key.
-    pub fn stolen_by(&self, key: &str) -> Self {
+    pub(crate) fn stolen_by(&self, key: &str) -> Self {
         let mut thief = self.clone();
         key.clone_into(&mut thief.worker.key);
         thief
