@@ -110,7 +110,7 @@ async fn at_the_door(State(app): State<Arc<App>>, request: Request, next: Next) 
     let request_id = error::request_id(request.headers());
     let method = request.method().clone();
     let path = request.uri().path().to_owned();
-    let refused = app.hosts.check(request.headers()).and_then(|()| check_generation(&request));
+    let refused = app.hosts.check(request.uri(), request.headers()).and_then(|()| check_generation(&request));
     let answer = match refused {
         Ok(()) => next.run(request).await,
         Err(refusal) => axum::response::IntoResponse::into_response(refusal),

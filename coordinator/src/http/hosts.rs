@@ -1,7 +1,8 @@
 //! Who a request may be addressed to. A page that a browser loaded from elsewhere can make it send requests here (DNS
 //! rebinding); it cannot make it lie about `Host` and `Origin`.
 
-use axum::http::{HeaderMap, header};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, Uri, header};
 use protocol::Code;
 
 use super::error::Refusal;
@@ -21,9 +22,13 @@ impl Hosts {
     ///
     /// # Errors
     /// When its `Host` or `Origin` is not ours, or is missing where it must not be.
-    pub fn check(&self, headers: &HeaderMap) -> Result<(), Refusal> {
-        let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-        if !self.knows(host) {
+    pub fn check(&self, target: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
+        let said = headers.get_all(header::HOST).iter().map(|host| host.to_str().unwrap_or_default());
+        let mut hosts: Vec<_> = said.chain(target.authority().map(Authority::as_str)).collect();
+        if hosts.is_empty() {
+            hosts.push("");
+        }
+        if let Some(host) = hosts.into_iter().find(|host| !self.knows(host)) {
             return Err(Refusal::new(
                 Code::HostNotAllowed,
                 format!("the Host `{host}` is not one of ours; add it to CW_ALLOWED_HOSTS if it is"),
