@@ -21,6 +21,9 @@ pub const MAX_SUBMISSION_BYTES: usize = 8 << 20;
 /// Nothing else is large.
 pub const MAX_BODY_BYTES: usize = 64 << 10;
 
+/// Readers of JSON give up at 128 levels; what comes in here goes out again a few levels deeper.
+const MAX_DEPTH: usize = 100;
+
 /// A body of at most `CAP` bytes.
 pub struct Capped<const CAP: usize>(pub Bytes);
 
@@ -32,7 +35,10 @@ impl<const CAP: usize> FromRequest<Arc<App>> for Capped<CAP> {
 
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Refusal> {
         check_type(request.headers())?;
-        check_length(request.headers(), CAP)?;
+        if is_too_long(request.headers(), CAP) {
+            discard(request.into_body());
+            return Err(too_large(CAP));
+        }
         read(request.into_body(), CAP, app.body_timeout).await.map(Self)
     }
 }
@@ -46,11 +52,32 @@ impl<T: DeserializeOwned> FromRequest<Arc<App>> for Message<T> {
     }
 }
 
+/// How deep the brackets of a JSON text are nested.
+fn depth(json: &[u8]) -> usize {
+    let (mut depth, mut deepest) = (0usize, 0);
+    let (mut is_text, mut is_escaped) = (false, false);
+    for byte in json {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_text => is_escaped = true,
+            b'"' => is_text = !is_text,
+            b'[' | b'{' if !is_text => depth += 1,
+            b']' | b'}' if !is_text => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        deepest = deepest.max(depth);
+    }
+    deepest
+}
+
 /// Decodes JSON; what is not JSON at all has a code of its own.
 ///
 /// # Errors
 /// Which field is wrong.
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
+    if depth(bytes) > MAX_DEPTH {
+        return Err(Refusal::new(Code::InvalidJson, format!("the body is nested over {MAX_DEPTH} levels deep")));
+    }
     protocol::decode(bytes).map_err(|invalid| match serde_json::from_slice::<serde::de::IgnoredAny>(bytes) {
         Ok(_) => invalid.into(),
         Err(error) => Refusal::new(Code::InvalidJson, format!("the body is not JSON: {error}")),
@@ -72,20 +99,33 @@ fn too_large(cap: usize) -> Refusal {
 }
 
 /// A body that says that it is too large is refused unread.
-fn check_length(headers: &HeaderMap, cap: usize) -> Result<(), Refusal> {
+fn is_too_long(headers: &HeaderMap, cap: usize) -> bool {
     let length = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
-    if length.is_some_and(|length| length > cap as u64) { Err(too_large(cap)) } else { Ok(()) }
+    length.is_some_and(|length| length > cap as u64)
 }
 
 /// A body that trickles in keeps nobody waiting longer than `timeout`.
-async fn read(body: Body, cap: usize, timeout: Duration) -> Result<Bytes, Refusal> {
-    let collected = tokio::time::timeout(timeout, Limited::new(body, cap).collect()).await;
-    match collected {
+async fn read(mut body: Body, cap: usize, timeout: Duration) -> Result<Bytes, Refusal> {
+    match tokio::time::timeout(timeout, Limited::new(&mut body, cap).collect()).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large(cap)),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            discard(body);
+            Err(too_large(cap))
+        }
         Ok(Err(_)) => Err(Refusal::new(Code::InvalidJson, "the body broke off")),
         Err(_) => Err(Refusal::new(Code::BodyTimeout, "the body did not arrive in time")),
     }
+}
+
+/// Lets a refused body flow into nothing for a moment, after the answer: a client that still sends into a closed connection
+/// would see only that it broke.
+fn discard(body: Body) {
+    const MOST_BYTES: usize = 64 << 20;
+    const MOMENT: Duration = Duration::from_secs(2);
+    tokio::spawn(tokio::time::timeout(MOMENT, async move {
+        let mut rest = Limited::new(body, MOST_BYTES);
+        while let Some(Ok(_)) = rest.frame().await {}
+    }));
 }
 
 /// An id or a name in the path.
