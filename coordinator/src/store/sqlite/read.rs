@@ -40,12 +40,13 @@ fn parse_brief(brief: &str) -> Result<Spec, StoreError> {
 pub(super) fn list(db: &Connection, filter: &Filter) -> Result<(Vec<ListedTask>, Option<i64>), StoreError> {
     let (sql, values) = query(filter);
     let read = |row: &Row<'_>| Ok((Stored::read(row)?, row.get("name")?, row.get("brief")?));
-    let rows = db
+    let mut rows = db
         .prepare_cached(&sql)?
         .query_map(params_from_iter(values), read)?
         .collect::<Result<Vec<(Stored, String, String)>, _>>()?;
-    let is_full = rows.len() == filter.limit as usize;
-    let next = rows.last().filter(|_| is_full).map(|(stored, ..)| stored.seq);
+    let is_more = rows.len() > filter.limit as usize;
+    rows.truncate(filter.limit as usize);
+    let next = rows.last().filter(|_| is_more).map(|(stored, ..)| stored.seq);
     let items =
         rows.into_iter().map(|(stored, repo, brief)| listed(&stored, &repo, brief)).collect::<Result<_, _>>()?;
     Ok((items, next))
@@ -86,7 +87,8 @@ fn query(filter: &Filter) -> (String, Vec<Value>) {
         add("seq < ?".into(), vec![Value::Integer(before)]);
     }
     let wheres = if wheres.is_empty() { String::new() } else { format!(" WHERE {}", wheres.join(" AND ")) };
-    (format!("{VISIBLE}{wheres} ORDER BY seq DESC LIMIT {}", filter.limit), values)
+    // One more than asked for tells whether another page follows.
+    (format!("{VISIBLE}{wheres} ORDER BY seq DESC LIMIT {}", filter.limit + 1), values)
 }
 
 fn marks(count: usize) -> String {
