@@ -22,8 +22,9 @@ use crate::store::StoredEvent;
 /// Events that are read at once.
 const PAGE: u32 = 256;
 /// A stream that is silent for longer may be cut by whatever is in between.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
-const COMMENT: &str = ": still here\n\n";
+pub const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// What is said then; clients pass over it.
+pub const COMMENT: &str = ": still here\n\n";
 
 /// `GET /v1/tasks/{id}/events`
 pub(super) async fn of_task(

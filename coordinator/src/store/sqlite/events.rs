@@ -90,7 +90,7 @@ pub(super) fn append(
 fn append_one(db: &Connection, stored: &mut Stored, body: EventBody, at: Timestamp) -> Result<(), StoreError> {
     let (kind, data) = match body {
         EventBody::Output { stream, bytes } => {
-            (stream_column(stream), bytes.into_bytes().map_err(|error| StoreError::BadEvent(error.to_string()))?)
+            (stream_column(stream), bytes.into_bytes().map_err(|_| StoreError::BadEvent("not valid base64".into()))?)
         }
         EventBody::Progress { data } => (3, data.to_string().into_bytes()),
         EventBody::Tool { data } => (4, data.to_string().into_bytes()),
