@@ -90,6 +90,10 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
+        // One that ended before has been seen to.
+        if self.child.id().is_none() {
+            return;
+        }
         let _ = self.child.start_kill();
         let log = self.log();
         let lines: Vec<&str> = log.lines().collect();
