@@ -3,20 +3,25 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::process::Command;
 
 use crate::api::Api;
 use crate::binaries::binary;
+use crate::mounts::Mounts;
 use crate::program::{Program, command};
 use crate::wait::eventually;
 
 /// A coordinator that can be killed and started again.
 pub struct Coordinator {
     home: TempDir,
+    /// Where it keeps everything, as it sees it.
+    inside_dir: PathBuf,
+    /// The same directory, as the test sees it.
     state_dir: PathBuf,
+    launcher: Vec<String>,
     variables: Vec<(String, String)>,
     program: Option<Program>,
     listen: String,
@@ -55,7 +60,9 @@ impl Coordinator {
     pub fn prepare(variables: &[(&str, &str)]) -> anyhow::Result<Self> {
         let home = tempfile::tempdir()?;
         Ok(Self {
+            inside_dir: home.path().join("state"),
             state_dir: home.path().join("state"),
+            launcher: Vec::new(),
             home,
             variables: variables.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
             program: None,
@@ -64,10 +71,12 @@ impl Coordinator {
         })
     }
 
-    /// Keeps its state elsewhere.
+    /// Runs it among other mounts, with its state in their directory.
     #[must_use]
-    pub fn with_state_dir(mut self, state_dir: &Path) -> Self {
-        self.state_dir = state_dir.to_owned();
+    pub fn among(mut self, mounts: &Mounts) -> Self {
+        self.launcher = mounts.launcher();
+        self.inside_dir = mounts.directory().to_owned();
+        self.state_dir = mounts.seen(mounts.directory());
         self
     }
 
@@ -93,7 +102,11 @@ impl Coordinator {
         self.variables.retain(|(known, _)| known != name);
     }
 
-    async fn up(mut self) -> anyhow::Result<Self> {
+    /// Starts what was prepared.
+    ///
+    /// # Errors
+    /// When it does not come up.
+    pub async fn up(mut self) -> anyhow::Result<Self> {
         self.restart().await?;
         Ok(self)
     }
@@ -103,8 +116,16 @@ impl Coordinator {
     /// # Errors
     /// When it was not built.
     pub fn command(&self) -> anyhow::Result<Command> {
-        let mut command = command(&binary("cw-coordinator")?, self.home.path());
-        command.env("CW_STATE_DIR", &self.state_dir);
+        let program = binary("cw-coordinator")?;
+        let mut command = match self.launcher.split_first() {
+            None => command(&program, self.home.path()),
+            Some((launcher, args)) => {
+                let mut command = command(Path::new(launcher), self.home.path());
+                command.args(args).arg(&program);
+                command
+            }
+        };
+        command.env("CW_STATE_DIR", &self.inside_dir);
         command.env("CW_LISTEN", &self.listen).env("CW_WORKER_LISTEN", &self.worker_listen);
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         Ok(command)
@@ -130,6 +151,18 @@ impl Coordinator {
         self.worker_listen = address("worker_listen")?;
         self.program = Some(program);
         Ok(())
+    }
+
+    /// Tries to start it where it must not start; gives what it said.
+    ///
+    /// # Errors
+    /// When it starts all the same.
+    pub async fn refuses_to_start(&self) -> anyhow::Result<String> {
+        let log = self.home.path().join("refused.log");
+        let mut program = Program::start(self.command()?, &log)?;
+        let status = program.ended().await?;
+        ensure!(status.code() == Some(1), "it ended with {status}: {}", program.log());
+        Ok(program.log())
     }
 
     /// Kills it with SIGKILL.
@@ -173,7 +206,7 @@ impl Coordinator {
         format!("http://{}", self.worker_listen)
     }
 
-    /// Where it keeps everything.
+    /// Where it keeps everything, as the test sees it.
     #[must_use]
     pub fn state_dir(&self) -> &Path {
         &self.state_dir

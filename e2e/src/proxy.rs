@@ -42,9 +42,9 @@ impl Proxy {
         &self.url
     }
 
-    /// Swallows the answer to the next request whose first line holds all these words.
-    pub fn swallow_next(&self, words: &str) {
-        self.victims().wanted.push(words.to_owned());
+    /// Swallows the answer to the next request whose first line holds this.
+    pub fn swallow_next(&self, part: &str) {
+        self.victims().wanted.push(part.to_owned());
     }
 
     /// How many answers were swallowed so far.
@@ -109,6 +109,6 @@ fn chosen(bytes: &[u8], victims: &Mutex<Victims>) -> bool {
         return false;
     }
     let mut victims = victims.lock().unwrap_or_else(PoisonError::into_inner);
-    let place = victims.wanted.iter().position(|words| words.split(' ').all(|word| first_line.contains(word)));
+    let place = victims.wanted.iter().position(|part| first_line.contains(part.as_str()));
     place.map(|place| victims.wanted.remove(place)).is_some()
 }

@@ -1,6 +1,11 @@
 //! The real binaries together: what the product must do, and what it must withstand.
 
+mod clock;
 mod crash;
+mod disk;
+mod frozen;
+mod leaving;
+mod lost_answers;
 mod messages;
 mod order;
 mod resume;

@@ -1,6 +1,6 @@
 //! Who goes first, how many at once, and who never.
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use e2e::worker::Setup;
 use e2e::{Api, Coordinator, Pretender, Worker, bounded, eventually};
 use protocol::{TaskId, TaskState};
@@ -120,6 +120,24 @@ async fn an_empty_queue_answers_a_long_poll_with_nothing() -> Result<()> {
         let worker = Pretender::new(&coordinator, "r", 1).await?;
         let answer = worker.ask(1).await?;
         assert_eq!((answer.status, answer.body.len()), (204, 0));
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_paused_repo_waits_and_why_says_so() -> Result<()> {
+    bounded(async {
+        let coordinator = Coordinator::start().await?;
+        let _worker = Worker::start(&coordinator, "r").await?;
+        coordinator.cw(&["repos", "pause", "r"]).await?.with_code(0)?;
+        let sent = coordinator.cw(&["send", "r", "--shell", "echo resumed"]).await?.with_code(0)?;
+        let id = sent.out.trim();
+        let why = coordinator.cw(&["why", id]).await?.with_code(0)?;
+        ensure!(why.out.contains("paused") && why.out.contains("cw repos resume r"), "{why:?}");
+        coordinator.cw(&["wait", id, "--timeout", "500ms"]).await?.with_code(124)?;
+        coordinator.cw(&["repos", "resume", "r"]).await?.with_code(0)?;
+        coordinator.cw(&["wait", id]).await?.with_code(0)?;
         Ok(())
     })
     .await

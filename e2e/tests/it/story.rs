@@ -128,3 +128,30 @@ async fn the_scripts_send_and_poll_a_task() -> Result<()> {
     })
     .await
 }
+
+#[tokio::test]
+async fn everything_works_over_a_unix_socket() -> Result<()> {
+    bounded(async {
+        let room = tempfile::tempdir()?;
+        let socket = format!("unix:{}/cw.sock", room.path().display());
+        let coordinator = Coordinator::prepare(&[("CW_LISTEN", &socket), ("CW_WORKER_LISTEN", "none")])?;
+        let mut program = coordinator.command()?.spawn()?;
+        let state = coordinator.state_dir();
+        eventually("the socket is there", async || Ok(room.path().join("cw.sock").exists().then_some(()))).await?;
+        eventually("the key is there", async || Ok(state.join("admin.key").exists().then_some(()))).await?;
+        let make = ["--coordinator", &socket, "--json", "keys", "create", "--role", "worker", "--repo", "r"];
+        let made = coordinator.cw(&make).await?.with_code(0)?.json()?;
+        let key_file = room.path().join("worker.key");
+        std::fs::write(&key_file, made["key"].as_str().unwrap_or_default())?;
+        let mut worker = coordinator.as_user(&e2e::binaries::binary("cw-worker")?);
+        worker.arg("run").env("CW_COORDINATOR", &socket).env("CW_REPO", "r");
+        worker.env("CW_KEY_FILE", &key_file).env("CW_STATE_DIR", room.path().join("worker"));
+        let mut worker = worker.stderr(std::process::Stdio::null()).spawn()?;
+        let ran = coordinator.cw(&["--coordinator", &socket, "send", "-w", "r", "--shell", "echo by socket"]).await?;
+        assert_eq!(ran.with_code(0)?.out, "by socket\n");
+        worker.kill().await?;
+        program.kill().await?;
+        Ok(())
+    })
+    .await
+}
