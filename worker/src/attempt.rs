@@ -107,14 +107,14 @@ impl Attempt {
             if self.heartbeat.is_valid() {
                 release(&self.worker, &self.grant, "drain".into()).await;
             } else {
-                tracing::warn!(%task, %lease, "task ended and not reported: the lease is over");
+                tracing::warn!(%task, %lease, "lease lost: the task was ended, nothing is reported");
                 self.worker.stats.lost();
             }
             return Ended::NotOurs;
         };
         // The last look before anything leaves: a worker that was frozen past its lease ends here.
         if !self.heartbeat.is_valid() {
-            tracing::warn!(%task, %lease, "result dropped: the lease is over");
+            tracing::warn!(%task, %lease, "lease lost: the result is dropped");
             self.worker.stats.lost();
             return Ended::NotOurs;
         }

@@ -56,7 +56,7 @@ fn a_lost_lease_ends_the_task_and_nothing_more_is_sent() {
     peer.wait_for_output(&lease, "begun");
     peer.lose(&lease);
     wait_for_processes(&token, 0);
-    worker.logged("not reported: the lease is over");
+    worker.logged("lease lost: the task was ended");
     let before = peer.requests().iter().filter(|request| request.path.contains(&lease)).count();
     peer.report(&peer.shell("true"));
     let after = peer.requests().iter().filter(|request| request.path.contains(&lease)).count();
@@ -88,7 +88,7 @@ fn when_renewals_hang_the_task_is_ended_when_its_lease_is_over() {
     let hung = Instant::now();
     wait_for_processes(&token, 0);
     assert!(hung.elapsed() < Duration::from_secs(6), "{:?}", hung.elapsed());
-    worker.logged("not reported: the lease is over");
+    worker.logged("lease lost: the task was ended");
     peer.heal();
     peer.report(&peer.shell("true"));
     assert!(!peer.is_reported(&lease));
@@ -125,7 +125,7 @@ fn a_worker_that_was_frozen_past_its_lease_publishes_nothing() {
     let frozen = Instant::now();
     eventually("the lease is over", || frozen.elapsed() > Duration::from_millis(2500));
     worker.signal(Signal::CONT);
-    worker.logged("the lease is over");
+    worker.logged("lease lost");
     let next = peer.shell(&format!("echo begun; sleep {token}"));
     peer.wait_for_output(&next, "begun");
     assert!(!peer.is_reported(&ends));
