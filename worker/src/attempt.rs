@@ -114,7 +114,7 @@ impl Attempt {
         };
         // The last look before anything leaves: a worker that was frozen past its lease ends here.
         if !self.heartbeat.is_valid() {
-            tracing::warn!(%task, %lease, "lease lost: the result is dropped");
+            tracing::warn!(%task, %lease, "lease lost, result dropped: the lease is over");
             self.worker.stats.lost();
             return Ended::NotOurs;
         }
