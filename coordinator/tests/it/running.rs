@@ -97,7 +97,8 @@ impl Running {
         let served = tokio::spawn(coordinator::run(config, shutdown));
         let announced = eventually("the coordinator says where it listens", async || {
             let said = std::fs::read(dir.path().join("coordinator.json")).ok()?;
-            serde_json::from_slice::<Value>(&said).ok()
+            // A coordinator that was killed left its own words behind.
+            serde_json::from_slice(&said).ok().filter(|said: &Value| said["pid"] == std::process::id())
         })
         .await;
         let url = |name: &str| announced[name].as_str().map(|address| format!("http://{address}")).unwrap_or_default();
