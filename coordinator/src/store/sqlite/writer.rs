@@ -6,6 +6,7 @@
 
 use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode, ffi};
 use tokio::sync::{mpsc, oneshot};
@@ -17,6 +18,8 @@ const MAX_BATCH: usize = 256;
 /// Operations that may wait; whoever comes then waits before the door.
 const MAX_WAITING: usize = 4096;
 
+/// How long a batch waits for those who were just answered.
+const LINGER: Duration = Duration::from_micros(200);
 /// Operations between two checkpoints: few enough to keep the log small, enough to make its fsyncs rare.
 const CHECKPOINT_OPERATIONS: usize = 1_000;
 
@@ -105,10 +108,15 @@ fn write_all(db: &Connection, mut waiting: mpsc::Receiver<Operation>) {
     let mut batch = Vec::with_capacity(MAX_BATCH);
     let mut level = None;
     let mut unchecked = 0;
+    let mut answered = 0;
     let mut is_last = false;
     while !is_last && waiting.blocking_recv_many(&mut batch, MAX_BATCH) > 0 {
+        if needs_sync(&batch) {
+            linger(&mut waiting, &mut batch, answered);
+        }
+        answered = batch.len();
         is_last = batch.iter().any(|operation| operation.is_last);
-        let durability = batch.iter().map(|operation| operation.durability).max().unwrap_or(Durability::Power);
+        let durability = if needs_sync(&batch) { Durability::Power } else { Durability::Process };
         if level != Some(durability) {
             level = set_level(db, durability).then_some(durability);
         }
@@ -120,6 +128,23 @@ fn write_all(db: &Connection, mut waiting: mpsc::Receiver<Operation>) {
     }
     // What a crash would have to recover is written back now.
     checkpoint(db, "PRAGMA wal_checkpoint(TRUNCATE)");
+}
+
+fn needs_sync(batch: &[Operation]) -> bool {
+    batch.iter().any(|operation| operation.durability == Durability::Power)
+}
+
+/// Those who were just answered tend to ask again at once. To wait for them a moment, far shorter than an fsync, lets them
+/// share the next one; else they would meet it half-way and wait for two.
+fn linger(waiting: &mut mpsc::Receiver<Operation>, batch: &mut Vec<Operation>, answered: usize) {
+    let expected = (batch.len() + answered).min(MAX_BATCH);
+    let deadline = Instant::now() + LINGER;
+    while answered > 1 && batch.len() < expected && Instant::now() < deadline {
+        match waiting.try_recv() {
+            Ok(operation) => batch.push(operation),
+            Err(_) => std::thread::sleep(LINGER / 8),
+        }
+    }
 }
 
 /// Writes the log back into the database. SQLite would do so by itself, but keep a failed fsync to itself too.
