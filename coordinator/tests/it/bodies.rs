@@ -83,7 +83,7 @@ async fn a_body_that_trickles_in_is_cut() {
     let mut raw = Raw::connect(&on).await;
     raw.send(request("POST /v1/tasks", &on.admin, "Content-Type: application/json\r\nContent-Length: 1000\r\n")).await;
     raw.send("{\"repo\"").await;
-    let answer = raw.to_end().await;
+    let answer = raw.rest().await;
     assert!(answer.starts_with("HTTP/1.1 408 ") && answer.contains("body_timeout"), "{answer}");
     assert_eq!(on.contents().await, before);
 }

@@ -17,11 +17,11 @@ async fn a_head_that_is_too_large_is_refused_and_the_coordinator_lives() {
     let one_huge = format!("X-Huge: {}\r\n", "x".repeat(200_000));
     let many: String = (0..5_000).map(|number| format!("X-{number}: y\r\n")).collect();
     for headers in [one_huge, many] {
-        let answer = Raw::connect(&on).await.send(request("GET /livez", "", &headers)).await.to_end().await;
+        let answer = Raw::connect(&on).await.send(request("GET /livez", "", &headers)).await.rest().await;
         assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
     }
     let long_path = format!("GET /v1/tasks?cursor={}", "1".repeat(70_000));
-    let answer = Raw::connect(&on).await.send(request(&long_path, "", "")).await.to_end().await;
+    let answer = Raw::connect(&on).await.send(request(&long_path, "", "")).await.rest().await;
     assert!(answer.starts_with("HTTP/1.1 4"), "{answer}");
     lives(&on).await;
 }
@@ -32,7 +32,7 @@ async fn a_head_that_trickles_in_is_cut() {
     let on = Running::start_with(|config| config.patience.header_timeout = timeout).await;
     for begun in ["", "G", "GET /livez HTTP/1.1\r\n", "GET /livez HTTP/1.1\r\nHost: localhost\r\nX-Slow: "] {
         // To the end: the coordinator closes it.
-        let answer = Raw::connect(&on).await.send(begun).await.to_end().await;
+        let answer = Raw::connect(&on).await.send(begun).await.rest().await;
         assert!(!answer.contains("200"), "{begun:?}: {answer}");
     }
     lives(&on).await;
@@ -57,7 +57,7 @@ async fn what_is_not_http_is_refused() {
         b"GET /livez HTTP/1.1\r\nHost: localhost\r\nX: a\0b\r\n\r\n",
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     ] {
-        let answer = Raw::connect(&on).await.send(nonsense).await.to_end().await;
+        let answer = Raw::connect(&on).await.send(nonsense).await.rest().await;
         assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 400"), "{nonsense:?}: {answer}");
     }
     lives(&on).await;
@@ -87,7 +87,7 @@ async fn a_request_whose_end_is_ambiguous_does_not_smuggle_another() {
         let first = request("POST /v1/nowhere", &on.admin, framing);
         let mut raw = Raw::connect(&on).await;
         // Whoever goes by the one length sees a second request, whoever goes by the other does not.
-        let answer = raw.send(format!("{first}0\r\n\r\n{smuggled}{body}")).await.to_end().await;
+        let answer = raw.send(format!("{first}0\r\n\r\n{smuggled}{body}")).await.rest().await;
         assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "{framing}: {answer}");
         assert!(answer.starts_with("HTTP/1.1 4"), "{framing}: {answer}");
     }
@@ -136,7 +136,7 @@ async fn two_thousand_parked_workers_are_all_answered_at_once_when_it_stops() {
     let since = std::time::Instant::now();
     let stopped = tokio::spawn(on.stop());
     for mut raw in parked {
-        let answer = raw.to_end().await;
+        let answer = raw.rest().await;
         assert!(answer.starts_with("HTTP/1.1 204 "), "{answer}");
     }
     stopped.await.unwrap();

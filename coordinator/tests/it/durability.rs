@@ -4,8 +4,9 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
 
+use reqwest::Method;
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::running::{Running, eventually, spec};
@@ -29,7 +30,11 @@ fn program(dir: &Path) -> Command {
 
 /// Starts it and waits until it says where it listens.
 async fn start(dir: &Path) -> (Program, String, String) {
-    let program = Program(program(dir).spawn().unwrap());
+    started(program(dir), dir).await
+}
+
+async fn started(mut command: Command, dir: &Path) -> (Program, String, String) {
+    let program = Program(command.spawn().unwrap());
     let pid = program.0.id();
     let url = eventually("the program listens", async || {
         let said = std::fs::read(dir.join("coordinator.json")).ok()?;
@@ -93,6 +98,47 @@ async fn a_signal_ends_the_program_with_success() {
         let status = tokio::task::spawn_blocking(move || program.0.wait().unwrap()).await.unwrap();
         assert!(status.success(), "{status}");
         assert_eq!(std::fs::read(dir.path().join("coordinator.json")).unwrap(), b"", "nobody runs here any more");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_acknowledged_report_and_cancel_survive_sudden_death() {
+    let dir = Arc::new(TempDir::new().unwrap());
+    let http = reqwest::Client::builder().no_proxy().build().unwrap();
+    let (mut program, url, key) = start(dir.path()).await;
+    let ask = async |method: Method, path: &str, body: Value| -> Value {
+        let request = http.request(method, format!("{url}{path}")).bearer_auth(&key);
+        let answer = request.header("content-type", "application/json").body(body.to_string()).send().await.unwrap();
+        assert_eq!(answer.status(), 200, "{path}");
+        serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap()
+    };
+    let reported = submit(&http, &url, &key).await.unwrap();
+    let worker = json!({"id": "worker_00000000000000000000000000", "runs": ["python"]});
+    let grant = ask(Method::POST, "/v1/leases", json!({"worker": worker, "repos": ["a"]})).await;
+    let report = format!("/v1/leases/{}/report", grant["lease"].as_str().unwrap());
+    ask(Method::PUT, &report, json!({"outcome": {"exited": {"code": 0}}})).await;
+    let cancelled = submit(&http, &url, &key).await.unwrap();
+    ask(Method::POST, &format!("/v1/tasks/{cancelled}/cancel"), json!({})).await;
+    program.0.kill().unwrap();
+    program.0.wait().unwrap();
+    let on = Running::start_in(dir, |_| {}).await;
+    assert_eq!(on.task(&reported).await["state"], "completed");
+    assert_eq!(on.task(&cancelled).await["state"], "cancelled");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_agent_of_a_bare_prompt_is_the_environments_else_opencode() {
+    let http = reqwest::Client::builder().no_proxy().build().unwrap();
+    for (variable, agent) in [(None, "opencode"), (Some("aider"), "aider")] {
+        let dir = TempDir::new().unwrap();
+        let mut command = program(dir.path());
+        command.envs(variable.map(|name| ("CW_AGENT", name)));
+        let (_program, url, key) = started(command, dir.path()).await;
+        let prompt = json!({"repo": "a", "run": {"kind": "agent", "prompt": "fix it"}});
+        let request = http.post(format!("{url}/v1/tasks")).bearer_auth(key);
+        let answer = request.header("content-type", "application/json").body(prompt.to_string()).send().await.unwrap();
+        let task: Value = serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap();
+        assert_eq!(task["spec"]["run"]["agent"], agent);
     }
 }
 

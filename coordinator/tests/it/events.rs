@@ -63,7 +63,7 @@ async fn numbers_begin_at_one_without_gaps_and_a_replay_is_identical() {
     let lease = leased(&on).await;
     let live = tokio::spawn({
         let stream = Sse::open(&on, &path(&lease.task)).await;
-        stream.to_end()
+        stream.rest()
     });
     // More than a page of the store, in many batches.
     for batch in 0..100 {
@@ -75,7 +75,7 @@ async fn numbers_begin_at_one_without_gaps_and_a_replay_is_identical() {
     let live = live.await.unwrap();
     assert_eq!(ids(&live), (1..=1_003).collect::<Vec<_>>());
     for _ in 0..2 {
-        assert_eq!(Sse::open(&on, &path(&lease.task)).await.to_end().await, live);
+        assert_eq!(Sse::open(&on, &path(&lease.task)).await.rest().await, live);
     }
 }
 
@@ -86,16 +86,16 @@ async fn a_stream_resumes_after_the_number_that_was_seen_last() {
     let events: Vec<_> = (1..=5).map(|number| output(number, "stdout", "x")).collect();
     lease.events(json!(events)).await.ok();
     lease.exit(0).await.ok();
-    let all = Sse::open(&on, &path(&lease.task)).await.to_end().await;
+    let all = Sse::open(&on, &path(&lease.task)).await.rest().await;
     for seen in [0, 1, 4, 7] {
-        let by_header = Sse::open_with(&on, &path(&lease.task), Some(seen)).await.to_end().await;
-        let by_parameter = Sse::open(&on, &format!("{}?after={seen}", path(&lease.task))).await.to_end().await;
+        let by_header = Sse::open_with(&on, &path(&lease.task), Some(seen)).await.rest().await;
+        let by_parameter = Sse::open(&on, &format!("{}?after={seen}", path(&lease.task))).await.rest().await;
         assert_eq!((&by_header[..], &by_parameter[..]), (&all[usize::try_from(seen).unwrap()..], &by_header[..]));
     }
-    let both = Sse::open_with(&on, &format!("{}?after=1", path(&lease.task)), Some(6)).await.to_end().await;
+    let both = Sse::open_with(&on, &format!("{}?after=1", path(&lease.task)), Some(6)).await.rest().await;
     assert_eq!(ids(&both), [7, 8], "a browser that reconnects sends both: its header is the newer one");
     for over in [8, 9, u64::MAX] {
-        assert_eq!(Sse::open_with(&on, &path(&lease.task), Some(over)).await.to_end().await, [], "nothing is left");
+        assert_eq!(Sse::open_with(&on, &path(&lease.task), Some(over)).await.rest().await, [], "nothing is left");
     }
 }
 
@@ -108,7 +108,7 @@ async fn a_stream_tells_every_attempt() {
     let again = lease.worker.lease().await;
     again.events(json!([output(1, "stdout", "second")])).await.ok();
     again.exit(0).await.ok();
-    let told = Sse::open(&on, &path(&lease.task)).await.to_end().await;
+    let told = Sse::open(&on, &path(&lease.task)).await.rest().await;
     assert_eq!(ids(&told), (1..=7).collect::<Vec<_>>());
     let states: Vec<_> =
         told.iter().filter(|frame| frame.event == "state").map(|frame| frame.data["state"].clone()).collect();
@@ -122,7 +122,7 @@ async fn many_readers_of_one_stream_hear_the_same() {
     let lease = leased(&on).await;
     let mut readers = Vec::new();
     for _ in 0..20 {
-        readers.push(tokio::spawn(Sse::open(&on, &path(&lease.task)).await.to_end()));
+        readers.push(tokio::spawn(Sse::open(&on, &path(&lease.task)).await.rest()));
     }
     for number in 1..=50 {
         lease.events(json!([output(number, "stdout", "x")])).await.ok();

@@ -58,7 +58,7 @@ async fn a_request_without_a_host_or_with_two_is_refused() {
         "GET /livez HTTP/1.1\r\nHost: evil.example\r\nHost: localhost\r\nConnection: close\r\n\r\n",
         "GET http://evil.example/livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
     ] {
-        let answer = Raw::connect(&on).await.send(head).await.to_end().await;
+        let answer = Raw::connect(&on).await.send(head).await.rest().await;
         assert!(answer.contains(" 403 ") && answer.contains("host_not_allowed"), "{head}: {answer}");
     }
 }

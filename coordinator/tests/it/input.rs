@@ -134,7 +134,7 @@ async fn dots_in_a_raw_path_are_an_id_that_is_not_one() {
     {
         let line = format!("GET {path}");
         let mut raw = crate::raw::Raw::connect(&on).await;
-        let answer = raw.send(crate::raw::request(&line, &on.admin, "Connection: close\r\n")).await.to_end().await;
+        let answer = raw.send(crate::raw::request(&line, &on.admin, "Connection: close\r\n")).await.rest().await;
         assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("invalid_id"), "{path}: {answer}");
     }
 }

@@ -190,7 +190,7 @@ async fn what_is_really_answered_fits_its_schema() {
     fits("Version", &on.get("/version").await.ok());
     let queued = on.submit(&spec("a")).await;
     fits("Why", &on.why(&queued).await);
-    let told = crate::sse::Sse::open(&on, &format!("/v1/tasks/{}/events", lease.task)).await.to_end().await;
+    let told = crate::sse::Sse::open(&on, &format!("/v1/tasks/{}/events", lease.task)).await.rest().await;
     for frame in told {
         fits(if frame.event == "state" { "StateEvent" } else { "OutputEvent" }, &frame.data);
     }

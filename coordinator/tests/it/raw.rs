@@ -27,7 +27,7 @@ impl Raw {
     }
 
     /// Everything until the other side closes; it must, within the test's patience.
-    pub(crate) async fn to_end(&mut self) -> String {
+    pub(crate) async fn rest(&mut self) -> String {
         let mut all = Vec::new();
         let read = async {
             let mut piece = [0u8; 8192];

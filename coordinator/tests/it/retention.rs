@@ -56,7 +56,7 @@ async fn old_output_goes_before_its_task_whose_result_keeps_what_it_shows() {
     eventually("its output is deleted", async || on.get(&output).await.bytes.is_empty().then_some(())).await;
     let kept = on.task(&task).await;
     assert_eq!((&kept["state"], &kept["result"]["stdout"]), (&json!("completed"), &json!("text")));
-    let told = Sse::open(&on, &format!("/v1/tasks/{task}/events")).await.to_end().await;
+    let told = Sse::open(&on, &format!("/v1/tasks/{task}/events")).await.rest().await;
     let kinds: Vec<_> = told.iter().map(|frame| frame.event.as_str()).collect();
     assert_eq!(kinds, ["state", "state", "message", "state"], "and the stream still ends");
 }

@@ -52,7 +52,7 @@ async fn it_is_not_ready_while_it_stops() {
     // Answered: so the coordinator has taken the first connection too.
     assert_eq!(on.get("/readyz").await.status, 200);
     on.tell_to_stop();
-    let answer = begun.send("\r\n").await.to_end().await;
+    let answer = begun.send("\r\n").await.rest().await;
     assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("\"unavailable\""), "{answer}");
     assert!(answer.contains("retry-after: 1\r\n"), "{answer}");
     on.stop().await;
@@ -67,7 +67,7 @@ async fn a_request_that_was_begun_is_finished() {
     begun.send(crate::raw::request("POST /v1/tasks", &on.admin, &headers)).await;
     assert_eq!(on.get("/readyz").await.status, 200);
     on.tell_to_stop();
-    let answer = begun.send(&body).await.to_end().await;
+    let answer = begun.send(&body).await.rest().await;
     assert!(answer.starts_with("HTTP/1.1 201 "), "{answer}");
     let on = Running::start_in(on.stop().await, |_| {}).await;
     assert_eq!(on.get("/v1/repos/a").await.ok()["queued"], 1);
@@ -82,7 +82,7 @@ async fn a_connection_that_never_finishes_is_cut_after_the_grace() {
     let since = Instant::now();
     on.stop().await;
     assert!((Duration::from_millis(300)..Duration::from_secs(5)).contains(&since.elapsed()), "{:?}", since.elapsed());
-    assert_eq!(stuck.to_end().await, "");
+    assert_eq!(stuck.rest().await, "");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -43,8 +43,12 @@ impl Sse {
         Self { response, unread: Vec::new() }
     }
 
-    /// The next event; none when the stream has ended. Comments are passed over.
+    /// The next event; none when the stream has ended. Comments are passed over, and do not count as going on.
     pub(crate) async fn next(&mut self) -> Option<Frame> {
+        tokio::time::timeout(DEADLINE, self.read_next()).await.expect("the stream goes on or ends")
+    }
+
+    async fn read_next(&mut self) -> Option<Frame> {
         loop {
             while let Some(end) = self.unread.windows(2).position(|two| two == b"\n\n") {
                 let frame: Vec<u8> = self.unread.drain(..end + 2).collect();
@@ -52,9 +56,7 @@ impl Sse {
                     return Some(parse(std::str::from_utf8(&frame[..end]).unwrap()));
                 }
             }
-            let piece =
-                tokio::time::timeout(DEADLINE, self.response.chunk()).await.expect("the stream goes on or ends");
-            match piece.unwrap() {
+            match self.response.chunk().await.unwrap() {
                 Some(piece) => self.unread.extend_from_slice(&piece),
                 None => {
                     assert!(self.unread.is_empty(), "half an event: {}", String::from_utf8_lossy(&self.unread));
@@ -74,7 +76,7 @@ impl Sse {
     }
 
     /// All events until the stream ends.
-    pub(crate) async fn to_end(mut self) -> Vec<Frame> {
+    pub(crate) async fn rest(mut self) -> Vec<Frame> {
         let mut frames = Vec::new();
         while let Some(frame) = self.next().await {
             frames.push(frame);
