@@ -160,7 +160,7 @@ async fn a_released_task_wakes_a_parked_worker() {
     let lease = worker.lease().await;
     let parked = on.worker(&["a"]).await;
     let next = tokio::spawn(async move { parked.lease().await });
-    on.change_repo("other", json!({"paused": false})).await.ok();
+    on.seen(2).await;
     let since = Instant::now();
     lease.release().await.ok();
     assert_eq!(next.await.unwrap().task, lease.task);
@@ -172,7 +172,7 @@ async fn a_parked_worker_is_woken_by_a_submission() {
     let on = Running::start().await;
     let worker = on.worker(&["a"]).await;
     let parked = tokio::spawn(async move { worker.lease().await });
-    on.get("/v1/workers").await.ok();
+    on.seen(1).await;
     let task = on.submit(&spec("a")).await;
     assert_eq!(parked.await.unwrap().task, task);
 }

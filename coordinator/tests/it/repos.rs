@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use protocol::Code;
 use serde_json::{Value, json};
 
-use crate::running::{Running, eventually, id, spec, spec_with};
+use crate::running::{Running, id, spec, spec_with};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_repo_runs_no_more_tasks_than_its_limit() {
@@ -63,10 +63,7 @@ async fn all_parked_workers_are_woken_when_a_repo_opens() {
         let worker = on.worker(&["a"]).await;
         parked.push(tokio::spawn(async move { worker.lease().await }));
     }
-    eventually("all have polled", async || {
-        (on.get("/v1/workers").await.ok()["items"].as_array().unwrap().len() == 6).then_some(())
-    })
-    .await;
+    on.seen(6).await;
     let since = Instant::now();
     on.change_repo("a", json!({"paused": false})).await.ok();
     for lease in parked {
@@ -86,10 +83,7 @@ async fn room_in_a_full_repo_wakes_a_worker_for_whatever_it_can_run() {
     let shell = on.submit(&spec_with("a", json!({"run": {"kind": "shell", "code": "ls"}}))).await;
     let only_shell = on.worker(&["a"]).await.runs(&["shell"]);
     let parked = tokio::spawn(async move { only_shell.lease().await });
-    eventually("it has polled", async || {
-        (on.get("/v1/workers").await.ok()["items"].as_array().unwrap().len() == 2).then_some(())
-    })
-    .await;
+    on.seen(2).await;
     let since = Instant::now();
     running.exit(0).await.ok();
     assert_eq!(parked.await.unwrap().task, shell);

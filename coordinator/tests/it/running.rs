@@ -190,6 +190,12 @@ impl Running {
         Worker::new(self, key, repos)
     }
 
+    /// Waits until so many workers have asked for work.
+    pub(crate) async fn seen(&self, count: usize) {
+        let look = async || (self.get("/v1/workers").await.ok()["items"].as_array()?.len() == count).then_some(());
+        eventually("the workers ask for work", look).await;
+    }
+
     /// Everything that a refused request could have changed.
     pub(crate) async fn contents(&self) -> Value {
         json!([

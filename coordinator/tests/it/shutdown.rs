@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::raw::Raw;
-use crate::running::{Running, eventually, spec};
+use crate::running::{Running, spec};
 use crate::sse::Sse;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -30,10 +30,7 @@ async fn whoever_waits_is_answered_at_once_when_it_stops() {
     let mut feed = Sse::open(&on, "/v1/events?after=0").await;
     stream.take(2).await;
     feed.take(2).await;
-    eventually("the worker is parked", async || {
-        (on.get("/v1/workers").await.ok()["items"].as_array().unwrap().len() == 2).then_some(())
-    })
-    .await;
+    on.seen(2).await;
     let since = Instant::now();
     on.tell_to_stop();
     assert_eq!(parked.await.unwrap().status, 204);
