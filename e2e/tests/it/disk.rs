@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use e2e::{Api, Coordinator, Mounts, Pretender, bounded};
+use e2e::{Api, Coordinator, Mounts, Pretender, Worker, bounded};
 use protocol::{Code, TaskId, TaskState, TaskView};
 use rusqlite::{Connection, OpenFlags};
 use serde_json::{Value, json};
@@ -41,10 +41,13 @@ async fn work_off(coordinator: &Coordinator) -> Result<usize> {
 
 /// Submits until the disk is full; gives what was acknowledged.
 async fn submit_until_full(api: &Api) -> Result<Vec<TaskId>> {
-    let large = spec(&format!("# {}", "x".repeat(60_000)));
+    submit_until_refused(api, &spec(&format!("# {}", "x".repeat(60_000)))).await
+}
+
+async fn submit_until_refused(api: &Api, spec: &Value) -> Result<Vec<TaskId>> {
     let mut acknowledged = Vec::new();
-    for _ in 0..1000 {
-        let answer = api.post("/v1/tasks", large.clone()).await?;
+    for _ in 0..5000 {
+        let answer = api.post("/v1/tasks", spec.clone()).await?;
         match answer.status {
             201 => acknowledged.push(answer.value::<TaskView>()?.row.id),
             507 => {
@@ -83,6 +86,34 @@ async fn a_full_disk_is_said_so_corrupts_nothing_and_is_survived() -> Result<()>
         for id in acknowledged.into_iter().chain([after]) {
             assert_eq!(api.task(id).await?.row.state, TaskState::Completed);
         }
+        Ok(())
+    })
+    .await
+}
+
+/// The worker keeps what it has to say until there is room for it.
+#[tokio::test]
+async fn a_result_that_finds_the_disk_full_arrives_once_there_is_room() -> Result<()> {
+    bounded(async {
+        let mounts = Mounts::small_disk(8).await?;
+        let coordinator = Coordinator::prepare(&[])?.among(&mounts).up().await?;
+        let api = coordinator.api()?;
+        let worker = Worker::start(&coordinator, "real").await?;
+        let gate = coordinator.home().join("gate");
+        let wait = format!("until [ -e {} ]; do sleep 0.02; done", gate.display());
+        let code = format!("echo begun; {wait}; echo finished $CW_ATTEMPT");
+        let id = api.submit_shell("real", &code).await?.row.id;
+        api.wrote(id, "begun").await?;
+        submit_until_full(&api).await?;
+        // Not even a page is left.
+        let _ = mounts.run("cat /dev/zero > \"$1\"/filler").await;
+        submit_until_refused(&api, &spec("true")).await?;
+        std::fs::write(&gate, "")?;
+        worker.says("fails (507)").await?;
+        mounts.run("mount -o remount,size=64m \"$1\"").await?;
+        let task = api.done(id).await?;
+        assert_eq!((task.row.state, task.row.attempt), (TaskState::Completed, 1));
+        assert_eq!(task.result.map(|result| result.stdout).as_deref(), Some("begun\nfinished 1\n"));
         Ok(())
     })
     .await

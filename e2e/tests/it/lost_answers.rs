@@ -3,7 +3,7 @@
 use anyhow::Result;
 use e2e::proxy::Proxy;
 use e2e::worker::Setup;
-use e2e::{Coordinator, Worker, bounded};
+use e2e::{Coordinator, Worker, bounded, eventually};
 use protocol::{TaskState, TaskView};
 use serde_json::json;
 
@@ -18,11 +18,18 @@ async fn run_losing(answers: &[&str], code: &str) -> Result<TaskView> {
     let setup = Setup { name: "w", repo: "r", variables: &[("CW_COORDINATOR", proxy.url())] };
     let worker = Worker::launch(&coordinator, setup).await?;
     let task = api.done(id).await?;
-    assert_eq!(proxy.swallowed(), answers.len(), "every answer was lost as planned");
+    // The coordinator is done before the worker knows; its spool tells when it does.
+    let lost = async || Ok((proxy.swallowed() == answers.len()).then_some(()));
+    eventually("every answer is lost as planned", lost).await?;
+    let spool = worker.state_dir().join("spool");
+    let is_report = |entry: std::fs::DirEntry| entry.path().extension().is_some_and(|kind| kind == "json");
+    let is_settled = || anyhow::Ok(!std::fs::read_dir(&spool)?.flatten().any(is_report));
+    eventually("the worker knows", async || Ok(is_settled()?.then_some(()))).await?;
     let events = api.events(id).await?;
     let ends = events.iter().filter(|event| event.data["state"] == "completed").count();
     assert_eq!((task.row.state, ends), (TaskState::Completed, 1), "{events:?}");
-    drop(worker);
+    // A repeat is answered as the first was: the worker never hears that its word came too late.
+    assert!(!worker.log().contains("dropped"), "{}", worker.log());
     Ok(task)
 }
 
