@@ -36,12 +36,30 @@ impl Mounts {
         Ok(Self { _room: room, directory, holder })
     }
 
-    /// A disk of that many MiB, in memory.
+    /// A disk in memory with room for that many MiB, which `free` frees the rest of.
     ///
     /// # Errors
     /// When the system does not allow it.
     pub async fn small_disk(megabytes: u32) -> anyhow::Result<Self> {
-        Self::make(&format!("mount -t tmpfs -o size={megabytes}m none \"$1\"")).await
+        let filler = 64 - megabytes;
+        let mount = "mount -t tmpfs -o size=64m none \"$1\"";
+        Self::make(&format!("{mount}; head -c {filler}M /dev/zero > \"$1\"/filler")).await
+    }
+
+    /// Takes the last byte of the disk.
+    ///
+    /// # Errors
+    /// When there is room all the same.
+    pub async fn fill(&self) -> anyhow::Result<()> {
+        self.run("if cat /dev/zero > \"$1\"/filler-2; then exit 1; fi 2>/dev/null").await
+    }
+
+    /// Makes room again.
+    ///
+    /// # Errors
+    /// When it cannot.
+    pub async fn free(&self) -> anyhow::Result<()> {
+        self.run("rm -f \"$1\"/filler*").await
     }
 
     /// The directory, as it is called inside.

@@ -77,7 +77,7 @@ async fn a_full_disk_is_said_so_corrupts_nothing_and_is_survived() -> Result<()>
         for _ in 0..3 {
             assert_eq!(api.post("/v1/tasks", spec(&"y".repeat(60_000))).await?.code(), Some(Code::DiskFull));
         }
-        mounts.run("mount -o remount,size=64m \"$1\"").await?;
+        mounts.free().await?;
         let after = api.submit(spec("echo after")).await?.row.id;
         coordinator.kill().await?;
         is_sound(coordinator.state_dir())?;
@@ -106,11 +106,11 @@ async fn a_result_that_finds_the_disk_full_arrives_once_there_is_room() -> Resul
         api.wrote(id, "begun").await?;
         submit_until_full(&api).await?;
         // Not even a page is left.
-        let _ = mounts.run("cat /dev/zero > \"$1\"/filler").await;
+        mounts.fill().await?;
         submit_until_refused(&api, &spec("true")).await?;
         std::fs::write(&gate, "")?;
         worker.says("fails (507)").await?;
-        mounts.run("mount -o remount,size=64m \"$1\"").await?;
+        mounts.free().await?;
         let task = api.done(id).await?;
         assert_eq!((task.row.state, task.row.attempt), (TaskState::Completed, 1));
         assert_eq!(task.result.map(|result| result.stdout).as_deref(), Some("begun\nfinished 1\n"));
@@ -127,7 +127,7 @@ async fn a_coordinator_killed_on_a_full_disk_starts_again_once_there_is_room() -
         let acknowledged = submit_until_full(&coordinator.api()?).await?;
         coordinator.kill().await?;
         is_sound(coordinator.state_dir())?;
-        mounts.run("mount -o remount,size=64m \"$1\"").await?;
+        mounts.free().await?;
         coordinator.restart().await?;
         assert_eq!(work_off(&coordinator).await?, acknowledged.len());
         Ok(())
@@ -173,23 +173,23 @@ async fn a_failed_fsync_ends_the_coordinator_and_a_restart_has_all_that_was_ackn
 #[tokio::test]
 async fn a_read_only_state_directory_is_refused_by_name_and_works_once_it_is_writable() -> Result<()> {
     bounded(async {
-        let mounts = Mounts::make("mount -t tmpfs -o size=64m none \"$1\"").await?;
+        let mounts = Mounts::small_disk(32).await?;
         let mut coordinator = Coordinator::prepare(&[])?.among(&mounts);
         let name = mounts.directory().display().to_string();
-        mounts.run("mount -o remount,ro \"$1\"").await?;
+        mounts.run("mount -o remount,bind,ro \"$1\"").await?;
         let said = coordinator.refuses_to_start().await?;
         ensure!(said.contains(&name) && said.contains("cannot be written"), "fresh directory: {said}");
 
-        mounts.run("mount -o remount,rw \"$1\"").await?;
+        mounts.run("mount -o remount,bind,rw \"$1\"").await?;
         coordinator.restart().await?;
         let id = coordinator.api()?.submit(spec("true")).await?.row.id;
         coordinator.kill().await?;
-        mounts.run("mount -o remount,ro \"$1\"").await?;
+        mounts.run("mount -o remount,bind,ro \"$1\"").await?;
         let said = coordinator.refuses_to_start().await?;
         ensure!(said.contains(&name) && said.contains("CW_STATE_DIR"), "directory with a queue: {said}");
 
         is_sound(coordinator.state_dir())?;
-        mounts.run("mount -o remount,rw \"$1\"").await?;
+        mounts.run("mount -o remount,bind,rw \"$1\"").await?;
         coordinator.restart().await?;
         assert_eq!(coordinator.api()?.task(id).await?.row.state, TaskState::Queued);
         Ok(())
