@@ -175,6 +175,9 @@ pub struct FeedEvent {
     pub reason: Option<crate::Reason>,
     /// The attempt.
     pub attempt: u32,
+    /// The worker that has or had it.
+    #[serde(default)]
+    pub worker: Option<WorkerId>,
     /// When.
     pub at: Timestamp,
 }

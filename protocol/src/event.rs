@@ -124,31 +124,6 @@ impl OutputBytes {
     }
 }
 
-/// An event as a client reads it: the `event:` and `data:` of a stream, whose `id:` is its number in the task.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-pub enum ClientEvent {
-    /// The task changed its state.
-    State(StateEvent),
-    /// Its process wrote something.
-    Output {
-        /// Where it wrote.
-        stream: Stream,
-        /// What it wrote; bytes that are not text are replaced.
-        text: String,
-    },
-    /// It got somewhere.
-    Progress(serde_json::Value),
-    /// An agent used a tool.
-    Tool(serde_json::Value),
-    /// An agent said something.
-    Message(serde_json::Value),
-    /// An agent spent something.
-    Usage(serde_json::Value),
-    /// Something went wrong that did not end the attempt.
-    Error(serde_json::Value),
-}
-
 /// A change of state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StateEvent {

@@ -19,7 +19,7 @@ pub mod unit;
 mod validate;
 pub mod why;
 
-pub use event::{ClientEvent, EventBatch, OutputBytes, Stream, WorkerEvent};
+pub use event::{EventBatch, OutputBytes, Stream, WorkerEvent};
 pub use id::{KeyId, LeaseId, TaskId, WorkerId};
 pub use lease::{LeaseGrant, LeaseRequest, Release, Renew, Renewed, Stop, WorkerInfo, WorkerState};
 pub use limits::Limits;

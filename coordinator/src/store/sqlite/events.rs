@@ -59,9 +59,7 @@ pub(super) fn add_state(db: &Connection, stored: &mut Stored, change: Change, at
     };
     let event = StateEvent { state, reason, attempt: stored.task.attempt, worker: stored.worker(), at };
     let data = serde_json::to_vec(&event).map_err(|error| StoreError::Corrupt(error.to_string()))?;
-    let feed = db
-        .prepare_cached("SELECT coalesce(max(feed), 0) + 1 FROM events WHERE feed IS NOT NULL")?
-        .query_row([], |row| row.get(0))?;
+    let feed = newest_feed(db)?.cast_signed() + 1;
     insert(db, stored, at, &NewEvent { feed: Some(feed), kind: STATE, data: &data })
 }
 
@@ -178,7 +176,9 @@ fn feed_data(id: TaskId, repo: &str, data: &[u8]) -> Result<String, StoreError> 
 /// The number of the newest state change.
 pub(super) fn newest_feed(db: &Connection) -> Result<u64, StoreError> {
     let newest: i64 = db
-        .prepare_cached("SELECT coalesce(max(feed), 0) FROM events WHERE feed IS NOT NULL")?
+        .prepare_cached(
+            "SELECT max(number, coalesce((SELECT max(feed) FROM events WHERE feed IS NOT NULL), 0)) FROM feed_floor",
+        )?
         .query_row([], |row| row.get(0))?;
     Ok(newest.cast_unsigned())
 }

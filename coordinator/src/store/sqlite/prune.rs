@@ -37,6 +37,10 @@ fn places(db: &Connection, sql: &str, before: i64) -> Result<Vec<i64>, StoreErro
 fn old_tasks(db: &Connection, before: i64) -> Result<u64, StoreError> {
     let old =
         places(db, "SELECT seq FROM tasks WHERE state = 2 AND finished_at < ?1 ORDER BY finished_at LIMIT ?2", before)?;
+    if !old.is_empty() {
+        db.prepare_cached("UPDATE feed_floor SET number = ?1")?
+            .execute([super::events::newest_feed(db)?.cast_signed()])?;
+    }
     for seq in &old {
         labels(db, *seq)?;
         for sql in [

@@ -12,7 +12,7 @@ CREATE TABLE repos (
 CREATE INDEX repos_turn ON repos (turn);
 
 CREATE TABLE tasks (
-    seq                 INTEGER PRIMARY KEY,    -- the order of submission
+    seq                 INTEGER PRIMARY KEY AUTOINCREMENT, -- the order of submission; never used twice
     id                  BLOB NOT NULL UNIQUE,
     repo                INTEGER NOT NULL REFERENCES repos (id),
     priority            INTEGER NOT NULL,       -- 0 critical … 3 low
@@ -89,6 +89,12 @@ CREATE TABLE events (
     PRIMARY KEY (task, number)
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX events_feed ON events (feed) WHERE feed IS NOT NULL;
+
+-- One row: the newest number of the feed that was pruned, so that none is given twice.
+CREATE TABLE feed_floor (
+    number INTEGER NOT NULL
+) STRICT;
+INSERT INTO feed_floor VALUES (0);
 
 CREATE TABLE idempotency (
     key        BLOB NOT NULL,

@@ -142,17 +142,15 @@ fn remember(db: &Connection, idempotency: &Idempotency, seq: i64, now: Now) -> R
 
 /// The first answer to the same request: the task as it was submitted, whatever became of it.
 fn find_first(db: &Connection, idempotency: &Idempotency) -> Result<Option<StoredTask>, StoreError> {
-    let found: Option<([u8; 32], i64, i64)> = db
-        .prepare_cached("SELECT body, task, created_at FROM idempotency WHERE key = ?1 AND name = ?2")?
-        .query_row((idempotency.key.to_bytes(), &idempotency.name), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+    let found: Option<([u8; 32], i64)> = db
+        .prepare_cached("SELECT body, task FROM idempotency WHERE key = ?1 AND name = ?2")?
+        .query_row((idempotency.key.to_bytes(), &idempotency.name), |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
-    let Some((body, seq, created_at)) = found else { return Ok(None) };
+    let Some((body, seq)) = found else { return Ok(None) };
     if body != idempotency.body {
         return Err(StoreError::IdempotencyMismatch);
     }
-    // The place of a task that was deleted may have gone to another, made later.
-    let first = row::by_seq(db, seq)?.filter(|stored| stored.created_at.as_ms() == created_at);
-    let Some(mut stored) = first else { return Ok(None) };
+    let Some(mut stored) = row::by_seq(db, seq)? else { return Ok(None) };
     let full: String =
         db.prepare_cached("SELECT full FROM specs WHERE task = ?1")?.query_row([seq], |row| row.get(0))?;
     let spec: Spec = serde_json::from_str(&full).map_err(|error| StoreError::Corrupt(error.to_string()))?;

@@ -79,12 +79,12 @@ fn said(result: &Result<Change, Rejected>) -> Said {
 
 impl Parties {
     /// A lease that was given at some time, whether it lives or not; one that was never given when there is none.
-    fn pick(&self, lease: usize) -> (u128, Option<usize>) {
+    fn pick(&self, lease: usize) -> (u128, Option<usize>, KeyId) {
         match self.leases.len() {
-            0 => (999, None),
+            0 => (999, None, super::KEY),
             count => {
                 let (number, task) = self.leases[lease % count];
-                (number, Some(task))
+                (number, Some(task), super::KEY)
             }
         }
     }
@@ -92,8 +92,7 @@ impl Parties {
     /// Lets the store and the rules do the same to the task of a lease, and compares what they say.
     async fn say(
         &mut self,
-        (number, task): (u128, Option<usize>),
-        key: KeyId,
+        (number, task, key): (u128, Option<usize>, KeyId),
         expected: Said,
         verb: impl Fn(&mut Task, Holder) -> Result<Change, Rejected> + Clone + Send + 'static,
         report: Option<Outcome>,
@@ -121,24 +120,23 @@ impl Parties {
             Step::Renew { lease } => {
                 let picked = self.pick(lease);
                 let expected = self.model.renew(picked.0);
-                self.say(picked, super::KEY, expected, move |task, holder| task.renew(holder, now.plus_s(30)), None)
-                    .await;
+                self.say(picked, expected, move |task, holder| task.renew(holder, now.plus_s(30)), None).await;
             }
             Step::Report { lease, outcome: number } => {
                 let picked = self.pick(lease);
                 let expected = self.model.report(picked.0, &outcome(number));
                 let verb = move |task: &mut Task, holder| task.report(now, holder, &outcome(number));
-                self.say(picked, super::KEY, expected, verb, Some(outcome(number))).await;
+                self.say(picked, expected, verb, Some(outcome(number))).await;
             }
             Step::Release { lease } => {
                 let picked = self.pick(lease);
                 let expected = self.model.release(picked.0);
-                self.say(picked, super::KEY, expected, move |task, holder| task.release(now, holder), None).await;
+                self.say(picked, expected, move |task, holder| task.release(now, holder), None).await;
             }
             Step::Steal { lease } => {
-                let picked = self.pick(lease);
+                let (number, task, _) = self.pick(lease);
                 let verb = move |task: &mut Task, holder| task.report(now, holder, &outcome(0));
-                self.say(picked, KeyId::new(0, 2), Said::Lost, verb, Some(outcome(0))).await;
+                self.say((number, task, KeyId::new(0, 2)), Said::Lost, verb, Some(outcome(0))).await;
             }
             Step::Cancel { task } => self.cancel(task).await,
             Step::Wait { ms } => self.wait(ms).await,

@@ -206,4 +206,18 @@ every_store! {
         let label = Filter { label: Some(("k".into(), "v".into())), limit: 10, ..Filter::default() };
         assert_eq!(store.list(label).await.unwrap().0.len(), 2);
     }
+
+    async fn a_number_of_the_feed_is_never_given_twice(opened) {
+        let store = &opened.store;
+        store.submit(new(1, spec("r", "x")), at(0)).await.unwrap();
+        let verb = |task: &mut crate::lifecycle::Task| task.cancel(at(1).at);
+        store.update(Target::Task(task(1)), Durability::Power, at(1), verb).await.unwrap();
+        let all = at(10).at;
+        let old = Prune { tasks_before: all, output_before: all, idempotency_before: all, workers_before: all };
+        while store.prune(old).await.unwrap() > 0 {}
+        assert_eq!(store.newest_feed().await.unwrap(), 2);
+        store.submit(new(2, spec("r", "x")), at(20)).await.unwrap();
+        let after: Vec<_> = store.feed(Vec::new(), 2, 10).await.unwrap().iter().map(|event| event.number).collect();
+        assert_eq!(after, [3]);
+    }
 }
