@@ -72,8 +72,11 @@ impl Client {
         let mut bearer = reqwest::header::HeaderValue::try_from(key.bearer())?;
         bearer.set_sensitive(true);
         let mut builder = reqwest::Client::builder()
+            // The key goes to the coordinator and to nobody between.
+            .no_proxy()
             .connect_timeout(CONNECT)
-            .pool_idle_timeout(Duration::from_secs(30))
+            // Shorter than the coordinator keeps an idle connection, so that none is used that it just closed.
+            .pool_idle_timeout(Duration::from_secs(20))
             .redirect(reqwest::redirect::Policy::none());
         if let Some(socket) = &address.socket {
             builder = builder.unix_socket(socket.as_path());

@@ -90,3 +90,19 @@ async fn cw_with_a_refused_key_ends_with_4_and_names_the_file() -> Result<()> {
     })
     .await
 }
+
+#[tokio::test]
+async fn a_proxy_of_the_environment_never_sees_the_workers_key() -> Result<()> {
+    bounded(async {
+        let coordinator = Coordinator::start().await?;
+        let proxy = std::net::TcpListener::bind("127.0.0.1:0")?;
+        proxy.set_nonblocking(true)?;
+        let url = format!("http://{}", proxy.local_addr()?);
+        let variables = [("HTTP_PROXY", url.as_str()), ("http_proxy", url.as_str()), ("ALL_PROXY", url.as_str())];
+        let setup = Setup { name: "proxied", repo: "r", variables: &variables };
+        let _worker = Worker::start_as(&coordinator, setup).await?;
+        assert!(proxy.accept().is_err(), "the worker spoke to the proxy");
+        Ok(())
+    })
+    .await
+}
