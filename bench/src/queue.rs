@@ -61,5 +61,8 @@ fn machine() -> Result<String> {
     let processors = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = processors.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
     let model = model.map_or("unknown processor", |(_, name)| name);
-    Ok(format!("{} cores of {model}, Linux {}", available_parallelism()?, kernel.trim()))
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load = load.split(' ').next().unwrap_or_default();
+    let cores = available_parallelism()?;
+    Ok(format!("{cores} cores of {model}, Linux {}, load {load} before the start", kernel.trim()))
 }

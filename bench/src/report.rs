@@ -107,7 +107,9 @@ fn rates(title: &str, figures: &Figures, of: impl Fn(&Subject) -> &Vec<f64>) -> 
     for subject in figures.subjects().filter(|subject| !of(subject).is_empty()) {
         let mut row = vec![subject.name.clone()];
         row.extend(of(subject).iter().map(|&rate| thousands(rate)));
-        if let (Some(ours), Some(theirs)) = (ours, of(subject).last()) {
+        if let (Some(ours), Some(theirs)) = (ours, of(subject).last())
+            && !std::ptr::eq(ours, theirs)
+        {
             row.push(format!("ours is {:.2} ×", ours / theirs));
         }
         table.push(row);
