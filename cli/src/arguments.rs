@@ -59,6 +59,22 @@ pub(crate) struct Global {
     pub(crate) no_color: Option<bool>,
 }
 
+/// The command line, whose usage never lists the global options that a variable happens to set.
+pub(crate) fn command() -> clap::Command {
+    use clap::CommandFactory as _;
+    let mut command = Cli::command();
+    command.build();
+    with_plain_usage(command)
+}
+
+fn with_plain_usage(mut command: clap::Command) -> clap::Command {
+    let usage = command.render_usage().to_string();
+    for subcommand in command.get_subcommands_mut() {
+        *subcommand = with_plain_usage(std::mem::take(subcommand));
+    }
+    command.override_usage(usage.trim_start_matches("Usage: ").to_owned())
+}
+
 /// What can be done.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {

@@ -15,11 +15,12 @@ pub(crate) mod wait;
 pub(crate) mod why;
 pub(crate) mod workers;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::arguments::Command;
 use crate::client::Client;
-use crate::config::{Environment, Settings};
+use crate::config::Settings;
 use crate::exit::Exit;
 use crate::failure::Result;
 use crate::key_file;
@@ -29,7 +30,8 @@ use crate::output::Output;
 pub(crate) struct Context {
     /// What is in force; a config file that is wrong stops only what needs it.
     pub(crate) settings: Result<Settings>,
-    pub(crate) environment: Environment,
+    /// Where the config file is, or would be.
+    pub(crate) config_file: Option<PathBuf>,
     pub(crate) out: Output,
 }
 

@@ -117,7 +117,7 @@ pub(crate) struct Settings {
 
 /// Reads the config file and settles everything.
 pub(crate) fn load(typed: &Global, environment: &Environment) -> Result<Settings> {
-    let (path, file) = read_file(typed.config.as_deref(), environment)?;
+    let (path, file) = read_file(typed, environment)?;
     resolve(typed, file, environment).map(|settings| Settings { config_file: path, ..settings })
 }
 
@@ -126,10 +126,14 @@ pub(crate) fn typed_manners(typed: &Global, environment: &Environment) -> Manner
     manners(typed, &File::default(), environment)
 }
 
-fn read_file(named: Option<&Path>, environment: &Environment) -> Result<(Option<PathBuf>, File)> {
-    let named = named.filter(|path| !path.as_os_str().is_empty()).map(|path| environment.expand(path));
-    let is_named = named.is_some();
-    let Some(path) = named.or_else(|| environment.config_file()) else { return Ok((None, File::default())) };
+/// Where the config file is, or would be: where somebody says, else where it always is.
+pub(crate) fn file_place(typed: &Global, environment: &Environment) -> Option<PathBuf> {
+    path(&typed.config).map(|named| environment.expand(&named)).or_else(|| environment.config_file())
+}
+
+fn read_file(typed: &Global, environment: &Environment) -> Result<(Option<PathBuf>, File)> {
+    let is_named = path(&typed.config).is_some();
+    let Some(path) = file_place(typed, environment) else { return Ok((None, File::default())) };
     match std::fs::read_to_string(&path) {
         Ok(text) => parse(&text, &path).map(|file| (Some(path), file)),
         Err(error) if error.kind() == io::ErrorKind::NotFound && !is_named => Ok((None, File::default())),

@@ -14,11 +14,12 @@ mod sse;
 mod table;
 mod task_id;
 mod terminal;
+mod waiting;
 mod watch;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
+use clap::FromArgMatches as _;
 
 use crate::arguments::Cli;
 use crate::command::Context;
@@ -28,7 +29,8 @@ use crate::failure::{Failure, Result};
 use crate::output::Output;
 
 fn main() -> ExitCode {
-    match Cli::try_parse() {
+    let parsed = arguments::command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
+    match parsed {
         Ok(cli) => run(cli).into(),
         Err(error) => refuse(&error).into(),
     }
@@ -42,7 +44,8 @@ fn run(cli: Cli) -> Exit {
         Ok(settings) => settings.manners,
         Err(_) => config::typed_manners(&cli.global, &environment),
     };
-    let mut context = Context { settings, environment, out: Output::new(manners) };
+    let config_file = config::file_place(&cli.global, &environment);
+    let mut context = Context { settings, config_file, out: Output::new(manners) };
     let ended = runtime().and_then(|runtime| runtime.block_on(command::run(cli.command, &mut context)));
     context.out.clear_live();
     ended.unwrap_or_else(|failure| {

@@ -134,6 +134,13 @@ impl Output {
         }
     }
 
+    /// A line about the data itself, such as that it is not whole: `--quiet` does not keep it back.
+    pub(crate) fn notice(&mut self, text: &str) {
+        if !self.manners.json {
+            self.say(&harmless_text(text));
+        }
+    }
+
     /// Something that is wrong, but not so that the command ends.
     pub(crate) fn warn(&mut self, text: &str) {
         if !self.manners.quiet {

@@ -1,13 +1,12 @@
 //! Following tasks in front of a person or a script: prints what comes, shows that something happens while nothing
 //! does, says why a task does not start, and lets go of it on a signal or when the wait runs out. The task itself is
-//! never touched: it goes on.
+//! never touched.
 
 mod printer;
 
 use std::time::Duration;
 
-use protocol::why::{Why, WhyCode};
-use protocol::{Stream, TaskId, TaskState, TaskView};
+use protocol::{Stream, TaskId, TaskView};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -18,12 +17,12 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::follow;
 use crate::output::Output;
+use crate::waiting;
 use printer::Printer;
 
 const TICK: Duration = Duration::from_millis(250);
 /// How long a task may wait before its reason is asked for.
 const PATIENCE: Duration = Duration::from_secs(2);
-const WHY_TIMEOUT: Duration = Duration::from_secs(1);
 /// Updates that are read ahead of what is printed.
 const READ_AHEAD: usize = 64;
 
@@ -49,6 +48,8 @@ pub(crate) struct Plan {
     pub(crate) lines: Option<usize>,
     /// How long to wait.
     pub(crate) timeout: Option<Duration>,
+    /// Why they wait was said already.
+    pub(crate) is_explained: bool,
 }
 
 /// How it ended.
@@ -78,7 +79,7 @@ pub(crate) async fn watch(client: &Client, out: &mut Output, plan: Plan) -> Resu
             failure = leave.asked() => {
                 out.clear_live();
                 printer.finish(out)?;
-                return Ok(Watched::Left(failure));
+                return Ok(Watched::Left(explain_leaving(client, &printer, failure).await));
             }
             update = updates.recv() => match update {
                 Some((id, update)) => printer.take(out, id, update)?,
@@ -108,31 +109,22 @@ async fn collect(mut followers: JoinSet<(usize, Result<Received<TaskView>>)>) ->
 /// Says once why a task does not start, if it is for a reason that a person should know.
 async fn hint(client: &Client, out: &mut Output, printer: &mut Printer) {
     for id in printer.waiting_longer_than(PATIENCE) {
-        let Ok(Ok(why)) = tokio::time::timeout(WHY_TIMEOUT, client.why(id)).await else { continue };
-        if why.state == TaskState::Queued && is_worth_saying(&why) {
-            out.talk(&format!("{id} waits: {}", why.summary));
-            if let Some(next) = &why.next {
-                out.talk(&format!("  next: {next}"));
-            }
+        match waiting::ask(client, id).await {
+            Some(why) if waiting::is_worth_saying(&why) => waiting::say(out, &id.to_string(), &why),
+            _ => {}
         }
     }
 }
 
-const fn is_worth_saying(why: &Why) -> bool {
-    match why.code {
-        WhyCode::RepoPaused
-        | WhyCode::NotBefore
-        | WhyCode::SessionBusy
-        | WhyCode::RepoFull
-        | WhyCode::NoWorker
-        | WhyCode::NoFittingWorker => true,
-        WhyCode::Backoff
-        | WhyCode::WorkersBusy
-        | WhyCode::Next
-        | WhyCode::Running
-        | WhyCode::Stopping
-        | WhyCode::Done => false,
-    }
+/// Says of a task that never started what keeps it, instead of that it goes on.
+async fn explain_leaving(client: &Client, printer: &Printer, failure: Failure) -> Failure {
+    let unstarted = printer.unstarted().filter(|_| failure.exit == Exit::WAIT_RAN_OUT);
+    let Some(id) = unstarted else { return failure };
+    let Some(why) = waiting::ask(client, id).await else {
+        return Failure { message: "the wait ran out".to_owned(), ..failure };
+    };
+    let next = why.next.or(failure.next);
+    Failure { message: format!("the wait ran out; it has not started: {}", why.summary), next, ..failure }
 }
 
 /// The ways in which a person leaves before the tasks are done.

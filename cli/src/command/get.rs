@@ -83,7 +83,7 @@ fn written(task: &TaskView, is_terminal: bool) -> String {
         ("stderr", &result.stderr, result.dropped_bytes.stderr),
     ];
     for (name, content, dropped) in streams.into_iter().filter(|(_, content, _)| !content.is_empty()) {
-        let note = if dropped > 0 { format!(", {dropped} bytes left out; `cw logs` has more") } else { String::new() };
+        let note = if dropped > 0 { format!(", {dropped} bytes left out") } else { String::new() };
         let content = if is_terminal { harmless_text(content) } else { content.clone() };
         text.push_str(&format!("--- {name}{note}\n{content}"));
         if !content.ends_with('\n') {

@@ -17,7 +17,7 @@ pub(crate) struct Args {
     /// Print it instead
     #[arg(long)]
     print: bool,
-    /// Where to [default: ~/.config/code-workers/config.toml]
+    /// Where to [default: what --config or CW_CONFIG names, else ~/.config/code-workers/config.toml]
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
 }
@@ -28,7 +28,7 @@ pub(crate) fn run(args: Args, context: &mut Context) -> Result<Exit> {
         context.out.data(TEMPLATE)?;
         return Ok(Exit::DONE);
     }
-    let path = args.file.or_else(|| context.environment.config_file());
+    let path = args.file.or_else(|| context.config_file.clone());
     let path = path.ok_or_else(|| Failure::usage("there is no home directory to write to").next("name a FILE"))?;
     write(&path, args.force)?;
     if context.out.json() {

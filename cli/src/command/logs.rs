@@ -82,7 +82,7 @@ async fn copy_all(client: &Client, out: &mut Output, args: &Args, ids: &[TaskId]
 }
 
 fn plan(args: &Args, tasks: Vec<TaskId>, show: Show) -> Plan {
-    Plan { tasks, show, stream: args.only(), lines: args.lines, timeout: None }
+    Plan { tasks, show, stream: args.only(), lines: args.lines, timeout: None, is_explained: false }
 }
 
 async fn follow(client: &Client, out: &mut Output, args: &Args, tasks: Vec<TaskId>) -> Result<Exit> {

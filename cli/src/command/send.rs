@@ -6,7 +6,7 @@ mod spec;
 use std::time::Duration;
 
 use protocol::spec::{Network, SessionMode};
-use protocol::{Reason, RepoName, SessionName, TaskView, Timestamp};
+use protocol::{Reason, RepoName, SessionName, TaskState, TaskView, Timestamp};
 
 use super::{Context, duration, pair, seconds};
 use crate::client::{Client, Received};
@@ -14,6 +14,7 @@ use crate::command::wait;
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::task_id;
+use crate::waiting;
 use crate::watch::{Plan, Show, Watched, watch};
 use spec::FileToLay;
 
@@ -173,7 +174,7 @@ pub(crate) async fn run(args: Args, context: &mut Context) -> Result<Exit> {
     spec.check().map_err(|error| Failure { code: "invalid_field", ..Failure::usage(error.to_string()) })?;
     let task = client.submit(&spec, &idempotency_key).await?;
     match show {
-        None => announce(context, &task),
+        None => announce(&client, context, &task).await,
         Some(show) => attend(&client, context, &task, Attend { show, timeout, exit_code }).await,
     }
 }
@@ -195,17 +196,33 @@ fn random_key() -> Result<String> {
     Ok(format!("cw-{:032x}", u128::from_be_bytes(bytes)))
 }
 
-fn announce(context: &mut Context, task: &Received<TaskView>) -> Result<Exit> {
+async fn announce(client: &Client, context: &mut Context, task: &Received<TaskView>) -> Result<Exit> {
     if context.out.json() {
         context.out.value(task)?;
         return Ok(Exit::DONE);
     }
     let id = task.row.id;
     context.out.data(&id.to_string())?;
-    context
-        .out
-        .talk(&format!("sent to {}; follow it with `cw logs -f {id}`, wait for it with `cw wait {id}`", task.row.repo));
+    if context.out.stdout_is_terminal() {
+        let repo = &task.row.repo;
+        context.out.talk(&format!("sent to {repo}; follow it with `cw logs -f {id}`, wait for it with `cw wait {id}`"));
+    }
+    warn_of_waiting(client, context, task).await;
     Ok(Exit::DONE)
+}
+
+/// Says at once that nobody will run the task as things stand. Answers whether it said so.
+async fn warn_of_waiting(client: &Client, context: &mut Context, task: &TaskView) -> bool {
+    if context.out.json() || context.out.quiet() || task.row.state != TaskState::Queued {
+        return false;
+    }
+    match waiting::ask(client, task.row.id).await {
+        Some(why) if waiting::needs_a_person(&why) => {
+            waiting::say(&mut context.out, "it", &why);
+            true
+        }
+        _ => false,
+    }
 }
 
 /// How the task is waited for.
@@ -217,7 +234,9 @@ struct Attend {
 
 async fn attend(client: &Client, context: &mut Context, task: &Received<TaskView>, how: Attend) -> Result<Exit> {
     context.out.chat(&format!("{} sent to {}", task.row.id, task.row.repo));
-    let plan = Plan { tasks: vec![task.row.id], show: how.show, stream: None, lines: None, timeout: how.timeout };
+    let is_explained = warn_of_waiting(client, context, task).await;
+    let tasks = vec![task.row.id];
+    let plan = Plan { tasks, show: how.show, stream: None, lines: None, timeout: how.timeout, is_explained };
     let done = match watch(client, &mut context.out, plan).await? {
         Watched::Left(failure) => return Err(failure),
         Watched::Done(done) => done,

@@ -33,7 +33,8 @@ pub(crate) async fn run(args: Args, context: &mut Context) -> Result<Exit> {
     for id in &tasks {
         client.task(*id).await?;
     }
-    let plan = Plan { tasks, show: Show::Nothing, stream: None, lines: None, timeout: args.timeout };
+    let plan =
+        Plan { tasks, show: Show::Nothing, stream: None, lines: None, timeout: args.timeout, is_explained: false };
     let done = match watch(&client, &mut context.out, plan).await? {
         Watched::Left(failure) => return Err(failure),
         Watched::Done(done) => done,
@@ -61,7 +62,7 @@ pub(crate) fn conclude(out: &mut Output, task: &TaskView) {
         if written > task.spec.limits.output_bytes() { written - task.spec.limits.output_bytes() } else { 0 }
     });
     if dropped > 0 {
-        out.talk(&format!("{}: the output was longer than what is kept; {dropped} bytes are missing", task.row.id));
+        out.notice(&format!("{}: the output was longer than what is kept; {dropped} bytes are missing", task.row.id));
     }
     if task.row.state != TaskState::Completed {
         out.talk(&format!("{} {}", task.row.id, ending(task)));

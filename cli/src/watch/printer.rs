@@ -22,6 +22,7 @@ const MAX_REMARK_CHARS: usize = 300;
 /// One task that is followed.
 struct Followed {
     state: TaskState,
+    has_started: bool,
     since: Instant,
     is_lost: bool,
     asked_why: bool,
@@ -59,9 +60,10 @@ impl Printer {
         let now = Instant::now();
         let followed = || Followed {
             state: TaskState::Queued,
+            has_started: false,
             since: now,
             is_lost: false,
-            asked_why: false,
+            asked_why: plan.is_explained,
             streams: [Line::default(), Line::default()],
         };
         Self {
@@ -112,6 +114,7 @@ impl Printer {
     fn take_state(&mut self, out: &mut Output, id: TaskId, event: &StateEvent) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         task.state = event.state;
+        task.has_started |= event.state != TaskState::Queued || event.attempt > 0;
         task.since = Instant::now();
         if event.state == TaskState::Queued && event.attempt > 0 {
             let reason = event.reason.map_or("given back", |reason| reason.as_str());
@@ -203,6 +206,12 @@ impl Printer {
             self.print_line(out, id, stream, &rest)?;
         }
         self.show_backlog(out)
+    }
+
+    /// A task that never started, if none of them did.
+    pub(super) fn unstarted(&self) -> Option<TaskId> {
+        let none_started = self.tasks.values().all(|task| !task.has_started);
+        self.tasks.keys().next().copied().filter(|_| none_started)
     }
 
     /// The tasks that have waited that long; each is named once.

@@ -47,6 +47,15 @@ fn wrong_usage_in_json_is_one_object_too() {
 }
 
 #[test]
+fn usage_does_not_list_what_a_variable_sets() {
+    let user = User::new().with("CW_COORDINATOR", "http://127.0.0.1:1").with("CW_KEY_FILE", "key");
+    let ran = user.run(&["get"]);
+    assert!(ran.code == 2 && ran.err.contains("Usage: cw get [OPTIONS] <TASK>\n"), "{}", ran.err);
+    let nested = user.run(&["keys", "revoke"]).err;
+    assert!(nested.contains("Usage: cw keys revoke [OPTIONS] <KEY_ID>...\n"), "{nested}");
+}
+
+#[test]
 fn refused_key_names_its_file_and_what_to_do() {
     let peer = Peer::start(|_, _| problem("key_unknown", 401, "the key is not known"));
     let ran = User::of(&peer).run(&["list"]);

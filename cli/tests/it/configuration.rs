@@ -31,7 +31,7 @@ fn defaults_of_send_come_from_variable_and_file() {
     user.run(&["send", "r", "x"]);
     let user = user.with("CW_PRIORITY", "high");
     user.run(&["send", "r", "x", "--timeout", "9s"]);
-    let specs: Vec<_> = peer.requests().iter().map(|request| request.json()).collect();
+    let specs: Vec<_> = peer.asked("POST /v1/tasks").iter().map(|request| request.json()).collect();
     assert_eq!((&specs[0]["timeout_s"], &specs[0]["priority"]), (&120.into(), &"low".into()));
     assert_eq!((&specs[1]["timeout_s"], &specs[1]["priority"]), (&9.into(), &"high".into()));
 }
@@ -64,6 +64,15 @@ fn init_writes_a_file_that_works_and_never_overwrites_one() {
     assert!(again.code == 5 && again.err.contains("--force"), "{again:?}");
     assert_eq!(std::fs::read_to_string(user.home.path().join(CONFIG)).unwrap(), "quiet = true\n");
     assert_eq!(user.run(&["init", "--force"]).code, 0);
+}
+
+#[test]
+fn init_writes_the_file_that_the_config_option_or_its_variable_names() {
+    let user = User::new().with("CW_CONFIG", "by-variable.toml");
+    assert_eq!(user.run(&["init", "--config", "by-flag.toml"]).out, "by-flag.toml\n");
+    assert_eq!(user.run(&["init"]).out, "by-variable.toml\n");
+    let is_there = |path: &str| user.home.path().join(path).exists();
+    assert_eq!(["by-flag.toml", "by-variable.toml", CONFIG].map(is_there), [true, true, false]);
 }
 
 #[test]

@@ -184,19 +184,67 @@ fn lines_limits_what_was_there_before() {
 }
 
 #[test]
-fn task_that_nobody_runs_is_explained_while_it_waits() {
+fn task_that_does_not_start_is_explained_while_it_waits() {
     let peer = Peer::start(|request, _| match request.route().split('/').next_back().unwrap() {
         "tasks" => answer(task(ID, "queued", None)),
         "events" => Reply::Held(state(1, "queued")),
         _ => answer(
-            serde_json::json!({"state": "queued", "code": "no_worker", "summary": "no worker serves rhizome", "next": "start one"}),
+            serde_json::json!({"state": "queued", "code": "session_busy", "summary": "its session is busy", "next": "wait"}),
         ),
     });
     let child = User::of(&peer).spawn(&["send", "--wait", "--wait-timeout", "20s", "r", "--shell", "x"]);
-    peer.wait_for(&format!("GET /v1/tasks/{ID}/why"), 1);
+    // Once when it was sent, and once when it has waited for a while.
+    peer.wait_for(&format!("GET /v1/tasks/{ID}/why"), 2);
     kill_process(Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap(), Signal::INT).unwrap();
     let ran = finish(child);
-    assert!(ran.err.contains("no worker serves rhizome") && ran.err.contains("start one"), "{ran:?}");
+    assert!(ran.err.contains("its session is busy") && ran.err.contains("next: wait"), "{ran:?}");
+}
+
+/// A task that waits for a worker.
+fn unserved() -> Peer {
+    Peer::start(|request, _| match request.route().split('/').next_back().unwrap() {
+        "events" => Reply::Held(state(1, "queued")),
+        "why" => answer(
+            serde_json::json!({"state": "queued", "code": "no_worker", "summary": "no worker serves rhizome", "next": "start one"}),
+        ),
+        _ => answer(task(ID, "queued", None)),
+    })
+}
+
+#[test]
+fn send_says_at_once_that_nobody_will_run_the_task() {
+    let user = User::of(&unserved());
+    let ran = user.run(&["send", "r", "--shell", "x"]);
+    assert_eq!((ran.code, ran.out), (0, format!("{ID}\n")));
+    assert_eq!(ran.err, "it waits: no worker serves rhizome\n  next: start one\n");
+    assert_eq!(user.run(&["-q", "send", "r", "--shell", "x"]).err, "");
+    assert_eq!(user.run(&["--json", "send", "r", "--shell", "x"]).err, "");
+}
+
+#[test]
+fn wait_that_runs_out_on_a_task_that_never_started_says_what_keeps_it() {
+    let user = User::of(&unserved());
+    for args in
+        [&["send", "--wait", "--wait-timeout", "300ms", "r", "--shell", "x"][..], &["wait", "--timeout", "300ms", ID]]
+    {
+        let ran = user.run(args);
+        assert_eq!(ran.code, 124, "{ran:?}");
+        assert!(ran.err.contains("it has not started: no worker serves rhizome"), "{ran:?}");
+        assert!(!ran.err.contains("goes on"), "{ran:?}");
+    }
+}
+
+#[test]
+fn output_that_is_not_whole_is_said_even_quietly() {
+    let mut end = task(ID, "completed", Some("ok"));
+    end["result"]["written_bytes"]["stdout"] = (10 * 1024 * 1024 + 7).into();
+    end["result"]["stdout"] = "x".into();
+    end["result"]["dropped_bytes"]["stdout"] = 5.into();
+    let user = User::of(&peer(end, vec![|| Reply::Stream(state(1, "completed"))]));
+    let ran = user.run(&["-q", "send", "--wait", "r", "--shell", "x"]);
+    assert!(ran.err.contains("7 bytes are missing"), "{ran:?}");
+    let shown = user.run(&["get", ID]).out;
+    assert!(shown.contains("--- stdout, 5 bytes left out\n"), "{shown}");
 }
 
 #[test]
