@@ -72,10 +72,13 @@ fn duration(text: &str) -> std::result::Result<Duration, protocol::unit::BadUnit
     protocol::unit::duration_ms(text).map(Duration::from_millis)
 }
 
-/// Reads a duration as it is typed, in whole seconds; what is shorter than one counts as one.
+/// Reads a duration as it is typed, which must be one of whole seconds.
 fn seconds(text: &str) -> std::result::Result<u32, String> {
     let ms = protocol::unit::duration_ms(text).map_err(|error| error.to_string())?;
-    u32::try_from(ms.div_ceil(1000)).map_err(|_| "too long".to_owned())
+    if ms % 1000 != 0 {
+        return Err("whole seconds only, such as `1s` or `90s`".to_owned());
+    }
+    u32::try_from(ms / 1000).map_err(|_| "too long".to_owned())
 }
 
 /// Reads `name=value`.

@@ -1,6 +1,9 @@
 //! `cw get`: one task, what was submitted and what came of it.
 
-use protocol::{Run, TaskView, Timestamp};
+use std::fmt::Display;
+
+use protocol::why::Why;
+use protocol::{Run, TaskState, TaskView, Timestamp};
 
 use super::Context;
 use crate::clock;
@@ -10,6 +13,7 @@ use crate::output::Output;
 use crate::table::{age, cut, took};
 use crate::task_id;
 use crate::terminal::{harmless_line, harmless_text};
+use crate::waiting;
 
 /// What `get` takes.
 #[derive(Debug, clap::Args)]
@@ -32,46 +36,70 @@ pub(crate) async fn run(args: Args, context: &mut Context) -> Result<Exit> {
     } else if context.out.quiet() {
         context.out.data(task.row.state.as_str())?;
     } else {
-        let text = describe(&task, clock::now(), &context.out);
+        let why = if task.row.state == TaskState::Queued { waiting::ask(&client, id).await } else { None };
+        let text = describe(&task, why.as_ref(), clock::now(), &context.out);
         context.out.data(&text)?;
     }
     Ok(if args.exit_code { Exit::of_process(&task) } else { Exit::DONE })
 }
 
-fn describe(task: &TaskView, now: Timestamp, out: &Output) -> String {
+/// Rows of a name and a value.
+#[derive(Default)]
+struct Rows(String);
+
+impl Rows {
+    fn add(&mut self, name: &str, value: impl Display) {
+        self.0.push_str(&format!("{name:<10} {}\n", harmless_line(&value.to_string())));
+    }
+
+    fn add_given(&mut self, name: &str, value: Option<impl Display>) {
+        if let Some(value) = value {
+            self.add(name, value);
+        }
+    }
+}
+
+fn describe(task: &TaskView, why: Option<&Why>, now: Timestamp, out: &Output) -> String {
     let row = &task.row;
-    let mut text = String::new();
-    let mut field = |name: &str, value: &str| text.push_str(&format!("{name:<9} {}\n", harmless_line(value)));
-    field("task", &row.id.to_string());
-    field("repo", row.repo.as_str());
-    field("state", &super::wait::ending(task));
-    field("run", &summary(&task.spec.run));
-    field("priority", row.priority.as_str());
-    field("attempt", &format!("{} of {}", row.attempt, row.max_attempts));
-    field("created", &format!("{} ({} ago)", row.created_at, age(now, row.created_at)));
-    if let Some(started_at) = row.started_at {
-        field("started", &format!("{started_at} ({} ago)", age(now, started_at)));
-    }
+    let mut rows = Rows::default();
+    rows.add("task", row.id);
+    rows.add("repo", &row.repo);
+    rows.add("state", super::wait::ending(task));
+    rows.add_given("why", why.map(|why| &why.summary));
+    rows.add_given("next", why.and_then(|why| why.next.as_ref()));
+    rows.add("run", summary(&task.spec.run));
+    rows.add("priority", row.priority.as_str());
+    rows.add("attempt", format!("{} of {}", row.attempt, row.max_attempts));
+    rows.add("timeout", whole(task.spec.timeout_s()));
+    add_times(&mut rows, task, now);
+    rows.add_given("exit code", task.result.as_ref().and_then(|result| result.exit_code));
+    rows.add_given("worker", row.worker);
+    rows.add_given("session", row.session.as_ref());
+    rows.add_given("labels", Some(labels(&row.labels)).filter(|labels| !labels.is_empty()));
+    rows.0 + &written(task, out.stdout_is_terminal())
+}
+
+fn add_times(rows: &mut Rows, task: &TaskView, now: Timestamp) {
+    let row = &task.row;
+    let ago = |at: Timestamp| format!("{at} ({} ago)", age(now, at));
+    rows.add("created", ago(row.created_at));
+    rows.add_given("not before", task.spec.not_before);
+    rows.add_given("started", row.started_at.map(ago));
     if let Some(finished_at) = row.finished_at {
-        let lasted = row
-            .started_at
-            .map_or_else(String::new, |started_at| format!(", after {}", took(finished_at.ms_since(started_at))));
-        field("finished", &format!("{finished_at} ({} ago{lasted})", age(now, finished_at)));
+        let lasted = row.started_at.map(|started_at| format!(", after {}", took(finished_at.ms_since(started_at))));
+        rows.add("finished", format!("{finished_at} ({} ago{})", age(now, finished_at), lasted.unwrap_or_default()));
     }
-    if let Some(asked_at) = row.cancel_requested_at.filter(|_| !row.state.is_done()) {
-        field("cancel", &format!("asked for {} ago", age(now, asked_at)));
+    let asked_at = row.cancel_requested_at.filter(|_| !row.state.is_done());
+    rows.add_given("cancel", asked_at.map(|at| format!("asked for {} ago", age(now, at))));
+}
+
+/// Seconds as people type them: `90s`, `5m`, `1h`.
+fn whole(seconds: u32) -> String {
+    match seconds {
+        seconds if seconds % 3600 == 0 => format!("{}h", seconds / 3600),
+        seconds if seconds % 60 == 0 => format!("{}m", seconds / 60),
+        seconds => format!("{seconds}s"),
     }
-    if let Some(worker) = row.worker {
-        field("worker", &worker.to_string());
-    }
-    if let Some(session) = &row.session {
-        field("session", session.as_str());
-    }
-    if !row.labels.is_empty() {
-        field("labels", &labels(&row.labels));
-    }
-    text.push_str(&written(task, out.stdout_is_terminal()));
-    text
 }
 
 /// What the task wrote, as far as it stands in the result.

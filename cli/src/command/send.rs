@@ -20,18 +20,18 @@ use spec::FileToLay;
 
 const EXAMPLES: &str = "\
 Examples:
-  cw send --wait rhizome \"fix the login bug in auth.py\"
-  cw send --wait rhizome --python script.py
-  cw send --wait rhizome --shell 'make test'
-  cw send rhizome --timeout 10m -- cargo build
-  echo 'print(1)' | cw send --follow rhizome --python -
+  cw send --wait demo --shell 'echo hello'
+  cw send --wait demo --python script.py -- one two
+  cw send demo --timeout 10m -- cargo build
+  echo 'print(1)' | cw send --follow demo --python -
+  cw send --wait demo \"fix the login bug in auth.py\"
 
 Exit codes are listed by `cw --help`.";
 
 /// What `send` takes.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, override_usage = "cw send [OPTIONS] <REPO> <PROMPT>
-       cw send [OPTIONS] <REPO> --python <FILE> | --js <FILE> | --shell <CODE>
+       cw send [OPTIONS] <REPO> --python <FILE> | --js <FILE> | --shell <CODE> [-- <ARG>...]
        cw send [OPTIONS] <REPO> -- <PROGRAM> [ARG]...")]
 pub(crate) struct Args {
     /// The queue that the task waits in
@@ -40,7 +40,7 @@ pub(crate) struct Args {
     /// What the repo's agent is asked to do; `@FILE` reads it from a file, `-` from stdin
     #[arg(value_name = "PROMPT")]
     pub(crate) prompt: Vec<String>,
-    /// A program and its arguments, run without a shell
+    /// A program and its arguments, run without a shell; with --python, --js or --shell the arguments alone
     #[arg(last = true, value_name = "ARGV")]
     pub(crate) argv: Vec<String>,
 
@@ -97,7 +97,7 @@ pub(crate) struct Args {
     #[arg(long, help_heading = "Waiting")]
     pub(crate) exit_code: bool,
 
-    /// The deadline, counted from its start: 30s, 5m, 2h
+    /// The deadline, counted from its start, at most 1h (agents 24h) [default: 30s, agents 1h]
     #[arg(
         long,
         value_name = "DURATION",
@@ -106,10 +106,10 @@ pub(crate) struct Args {
         help_heading = "When and how often"
     )]
     pub(crate) timeout: Option<String>,
-    /// End it when it writes nothing for this long
-    #[arg(long, value_name = "DURATION", value_parser = seconds, help_heading = "When and how often")]
-    pub(crate) idle_timeout: Option<u32>,
-    /// How urgent it is: critical, high, normal or low
+    /// End it when it writes nothing for this long [default: only the deadline counts]
+    #[arg(long, value_name = "DURATION", help_heading = "When and how often")]
+    pub(crate) idle_timeout: Option<String>,
+    /// How urgent it is: critical, high, normal or low [default: normal]
     #[arg(long, env = "CW_PRIORITY", hide_env_values = true, help_heading = "When and how often")]
     pub(crate) priority: Option<String>,
     /// Start it only after this time
@@ -118,13 +118,13 @@ pub(crate) struct Args {
     /// Start it only after this instant, such as 2026-01-31T12:00:00Z
     #[arg(long, value_name = "TIME", help_heading = "When and how often")]
     pub(crate) not_before: Option<Timestamp>,
-    /// How many attempts it has
+    /// How many attempts it has [default: 3]
     #[arg(long, value_name = "N", help_heading = "When and how often")]
     pub(crate) max_attempts: Option<u32>,
     /// The reasons for which a failed task is tried again, such as exit_nonzero,timeout
     #[arg(long, value_name = "REASON,…", value_delimiter = ',', value_parser = spec::reason, help_heading = "When and how often")]
     pub(crate) retry_on: Vec<Reason>,
-    /// How long to wait before it is tried again
+    /// How long to wait before it is tried again [default: 0s]
     #[arg(long, value_name = "DURATION", value_parser = seconds, requires = "retry_on", help_heading = "When and how often")]
     pub(crate) retry_backoff: Option<u32>,
     /// A label to find it by; may be repeated

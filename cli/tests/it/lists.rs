@@ -33,6 +33,28 @@ fn list_is_a_table_for_people_and_the_page_for_programs() {
 }
 
 #[test]
+fn get_shows_when_and_how_a_task_runs() {
+    let mut done = task(ID, "completed", Some("ok"));
+    done["spec"]["timeout_s"] = 300.into();
+    let peer = Peer::start(move |request, _| match request.route().split('/').next_back().unwrap() {
+        "why" => answer(json!({"state": "queued", "code": "not_before", "summary": "it waits for its time"})),
+        OTHER => {
+            let mut queued = task(OTHER, "queued", None);
+            queued["spec"]["not_before"] = "2026-01-31T12:00:00.000Z".into();
+            answer(queued)
+        }
+        _ => answer(done.clone()),
+    });
+    let user = User::of(&peer);
+    let done = user.run(&["get", ID]).out;
+    assert!(done.contains("timeout    5m\n") && done.contains("exit code  0\n"), "{done}");
+    let queued = user.run(&["get", OTHER]).out;
+    for row in ["timeout    30s\n", "not before 2026-01-31T12:00:00.000Z\n", "why        it waits for its time\n"] {
+        assert!(queued.contains(row), "{row}: {queued}");
+    }
+}
+
+#[test]
 fn filters_reach_the_coordinator_encoded() {
     let peer = two_tasks();
     User::of(&peer).run(&[

@@ -124,12 +124,11 @@ fn unclear_or_impossible_task_is_wrong_usage_and_never_sent() {
     let peer = accepting();
     let user = User::of(&peer);
     user.write("f", "x");
-    let wrong: [&[&str]; 11] = [
+    let wrong: [&[&str]; 10] = [
         &["send", "r"],
         &["send", "r", "fix", "the", "bug"],
         &["send", "fix the bug"],
         &["send", "r", "prompt", "--shell", "ls"],
-        &["send", "r", "--python", "f", "--", "ls"],
         &["send", "r", "--python", "missing.py"],
         &["send", "r", "--python", "-", "--stdin", "-"],
         &["send", "r", "--shell", "ls", "--agent", "claude"],
@@ -143,6 +142,70 @@ fn unclear_or_impossible_task_is_wrong_usage_and_never_sent() {
         assert!(ran.err.starts_with("error: "), "{args:?}: {ran:?}");
     }
     assert!(peer.requests().is_empty());
+}
+
+/// What is said about a task that cannot be sent.
+fn refusal(args: &[&str]) -> String {
+    let user = User::new();
+    user.write("s.py", "print(1)");
+    user.write("empty.py", "");
+    let ran = user.run(&[&["send", "demo"], args].concat());
+    assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{ran:?}");
+    ran.err
+}
+
+#[test]
+fn time_that_cannot_be_is_refused_by_the_name_of_its_option() {
+    let longest = "at most 1h for code, 24h for an agent";
+    let wrong = [
+        (&["--shell", "x", "--timeout", "2h"][..], format!("--timeout 2h: {longest}")),
+        (&["x", "--timeout", "25h"], format!("--timeout 25h: {longest}")),
+        (&["--shell", "x", "--idle-timeout", "2h"], format!("--idle-timeout 2h: {longest}")),
+        (&["--shell", "x", "--timeout", "500ms"], "--timeout 500ms: whole seconds only".to_owned()),
+        (&["--shell", "x", "--idle-timeout", "1500ms"], "--idle-timeout 1500ms: whole seconds only".to_owned()),
+        (&["--shell", "x", "--timeout", "0"], "--timeout 0: at least 1s".to_owned()),
+    ];
+    for (args, message) in wrong {
+        let said = refusal(args);
+        assert!(said.contains(&message), "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn emptiness_is_said_in_the_users_words() {
+    let wrong = [
+        (&["--python", "-"][..], "--python: standard input was empty"),
+        (&["-"], "the prompt: standard input was empty"),
+        (&["--shell", ""], "the code is empty"),
+        (&[""], "the prompt is empty"),
+        (&["--python", "empty.py"], "the code is empty: empty.py"),
+        (&["--python", "missing.py"], "next: check its name; it was looked for in /"),
+        (&["--python", "print(1)"], "next: --python takes a file; give code itself by stdin"),
+    ];
+    for (args, message) in wrong {
+        let said = refusal(args);
+        assert!(said.contains(message), "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn words_after_the_dashes_are_arguments_of_the_code() {
+    let peer = accepting();
+    let user = User::of(&peer);
+    user.write("s.py", "print(1)");
+    user.run(&["send", "r", "--python", "s.py", "--arg", "a", "--", "b", "--c"]);
+    let spec = submitted(&peer);
+    assert_eq!((&spec["run"]["kind"], &spec["args"]), (&json!("python"), &json!(["a", "b", "--c"])));
+    let said = refusal(&["--python", "s.py", "a", "b c"]);
+    assert!(said.contains("arguments for the program: --arg a --arg 'b c'"), "{said}");
+}
+
+#[test]
+fn help_shows_the_defaults() {
+    let help = User::new().run(&["send", "--help"]).out;
+    for default in ["30s, agents 1h", "normal", "3", "0s", "10M"] {
+        assert!(help.contains(&format!("[default: {default}]")), "{default}: {help}");
+    }
 }
 
 #[test]

@@ -31,26 +31,61 @@ impl Stdin {
         read(from.strip_prefix('@').filter(|_| !std::path::Path::new(from).exists()).unwrap_or(from))
     }
 
-    /// The text of a program's file; when there is no such file, says how code itself is given.
+    /// The text of a program's file; for code in its place, says how that is given.
     pub(super) fn program(&mut self, option: &'static str, from: &str) -> Result<String> {
         let bytes = self.file(option, from).map_err(|failure| {
-            failure.next(format!("{option} takes a file; give code by stdin: `{option} - <<< 'CODE'`, or `@FILE`"))
+            let is_code = from.contains(|letter: char| letter.is_whitespace() || "()'\"".contains(letter));
+            let hint = format!("{option} takes a file; give code itself by stdin: echo 'CODE' | cw send … {option} -");
+            if is_code { failure.next(hint) } else { failure }
         })?;
-        text(option, bytes)
+        filled(Source { option, noun: "the code" }, from, text(option, bytes)?)
     }
 
     /// `-` is stdin, `@FILE` a file, everything else the text itself.
-    pub(super) fn text(&mut self, option: &'static str, from: &str) -> Result<String> {
-        match from.strip_prefix('@') {
+    pub(super) fn text(&mut self, source: Source, from: &str) -> Result<String> {
+        let option = source.option;
+        let text = match from.strip_prefix('@') {
             _ if from == "-" => self.take(option).and_then(|bytes| text(option, bytes)),
             Some(path) => read(path).and_then(|bytes| text(option, bytes)),
             None => Ok(from.to_owned()),
-        }
+        };
+        filled(source, from, text?)
+    }
+}
+
+/// What is read, and by which option.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Source {
+    option: &'static str,
+    noun: &'static str,
+}
+
+impl Source {
+    pub(super) const CODE: Self = Self { option: "--shell", noun: "the code" };
+    pub(super) const PROMPT: Self = Self { option: "the prompt", noun: "the prompt" };
+    pub(super) const EVENT: Self = Self { option: "--event", noun: "the event" };
+}
+
+/// The text, unless there is none.
+fn filled(source: Source, from: &str, text: String) -> Result<String> {
+    match from {
+        _ if !text.is_empty() => Ok(text),
+        "-" => Err(Failure::usage(format!("{}: standard input was empty", source.option))),
+        "" => Err(Failure::usage(format!("{} is empty", source.noun))),
+        path => Err(Failure::usage(format!("{} is empty: {}", source.noun, path.trim_start_matches('@')))),
     }
 }
 
 pub(super) fn read(path: &str) -> Result<Vec<u8>> {
-    std::fs::read(path).map_err(|error| Failure::file("read", path, &error))
+    std::fs::read(path).map_err(|error| {
+        let failure = Failure::file("read", path, &error);
+        match std::env::current_dir() {
+            Ok(here) if error.kind() == io::ErrorKind::NotFound && !path.starts_with('/') => {
+                failure.next(format!("check its name; it was looked for in {}", here.display()))
+            }
+            _ => failure,
+        }
+    })
 }
 
 fn text(option: &str, bytes: Vec<u8>) -> Result<String> {

@@ -10,11 +10,15 @@ use protocol::spec::{Base64, Content, Network, Priority, Retry, SessionMode};
 use protocol::{Limits, Reason, Run, Spec, TaskId, Timestamp};
 
 use super::Args;
-use super::source::{Stdin, read};
+use super::source::{Source, Stdin, read};
 use crate::clock;
 use crate::command::seconds;
 use crate::config::{Settings, variable};
 use crate::failure::{Failure, Result};
+
+/// The longest deadlines, in seconds, as the coordinator takes them.
+const LONGEST_CODE_S: u32 = 3600;
+const LONGEST_AGENT_S: u32 = 86_400;
 
 /// What the process may use.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -38,7 +42,7 @@ pub(crate) struct LimitArgs {
     /// Disk that all its files may take
     #[arg(long, value_name = "SIZE", value_parser = protocol::unit::size_bytes)]
     disk: Option<u64>,
-    /// Output of one stream that is kept
+    /// Output of one stream that is kept [default: 10M]
     #[arg(long, value_name = "SIZE", value_parser = protocol::unit::size_bytes)]
     output: Option<u64>,
     /// What an agent may spend, in US dollars
@@ -87,8 +91,9 @@ impl FromStr for FileToLay {
 pub(super) fn build(args: Args, settings: &Settings) -> Result<Spec> {
     let mut stdin = Stdin::default();
     let run = choose_run(&args, &mut stdin)?;
+    let is_agent = run.is_agent();
     Ok(Spec {
-        args: args.args.clone(),
+        args: program_arguments(&args),
         stdin: args.stdin.as_deref().map(|from| stdin.file("--stdin", from).map(content)).transpose()?,
         event: args.event.as_deref().map(|from| event(&mut stdin, from)).transpose()?,
         env: environment(&args.env)?,
@@ -96,8 +101,17 @@ pub(super) fn build(args: Args, settings: &Settings) -> Result<Spec> {
         session: args.session.clone(),
         session_mode: args.session_mode.unwrap_or_default(),
         priority: priority(args.priority.as_deref().or(settings.priority.as_deref()))?,
-        timeout_s: timeout(args.timeout.as_deref().or(settings.timeout.as_deref()))?,
-        idle_timeout_s: args.idle_timeout,
+        timeout_s: match given(args.timeout.as_deref()) {
+            Some(text) => Some(timeout("--timeout", text, is_agent)?),
+            None => {
+                settings.timeout.as_deref().map(|text| timeout("the default timeout", text, is_agent)).transpose()?
+            }
+        },
+        idle_timeout_s: args
+            .idle_timeout
+            .as_deref()
+            .map(|text| timeout("--idle-timeout", text, is_agent))
+            .transpose()?,
         limits: args.limits.limits(),
         network: args.network,
         requires: args.requires.iter().cloned().collect(),
@@ -109,14 +123,47 @@ pub(super) fn build(args: Args, settings: &Settings) -> Result<Spec> {
     })
 }
 
+/// The option that gives a program's code; words after `--` are then its arguments.
+fn code_option(args: &Args) -> Option<&'static str> {
+    let options = [("--python", &args.python), ("--js", &args.js), ("--shell", &args.shell)];
+    options.into_iter().find(|(_, code)| code.is_some()).map(|(option, _)| option)
+}
+
+fn program_arguments(args: &Args) -> Vec<String> {
+    let after_dashes = if code_option(args).is_some() { args.argv.as_slice() } else { &[] };
+    [&args.args, after_dashes].concat()
+}
+
+/// Words between the code and its options are neither a prompt nor, without `--`, arguments.
+fn check_words(args: &Args) -> Result<()> {
+    match code_option(args) {
+        Some(option) if !args.prompt.is_empty() => {
+            let words: Vec<String> = args.prompt.iter().map(|word| format!("--arg {}", quoted(word))).collect();
+            let message = format!("{option} and a prompt exclude each other");
+            Err(Failure::usage(message).next(format!("arguments for the program: {}", words.join(" "))))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A word as a shell reads it.
+fn quoted(word: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./=:,@%+".contains(&byte);
+    if !word.is_empty() && word.bytes().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
 /// Exactly one thing is run.
 fn choose_run(args: &Args, stdin: &mut Stdin) -> Result<Run> {
+    check_words(args)?;
     let given = [
         ("a prompt", !args.prompt.is_empty()),
         ("--python", args.python.is_some()),
         ("--js", args.js.is_some()),
         ("--shell", args.shell.is_some()),
-        ("a command after `--`", !args.argv.is_empty()),
+        ("a command after `--`", !args.argv.is_empty() && code_option(args).is_none()),
     ];
     let given: Vec<&str> = given.iter().filter(|(_, is_given)| *is_given).map(|(name, _)| *name).collect();
     match given.as_slice() {
@@ -139,12 +186,12 @@ fn choose_run(args: &Args, stdin: &mut Stdin) -> Result<Run> {
         return stdin.program("--js", from).map(|code| Run::Javascript { code });
     }
     if let Some(from) = &args.shell {
-        return stdin.text("--shell", from).map(|code| Run::Shell { code });
+        return stdin.text(Source::CODE, from).map(|code| Run::Shell { code });
     }
     if !args.argv.is_empty() {
         return Ok(Run::Command { argv: args.argv.clone() });
     }
-    let prompt = stdin.text("the prompt", one_prompt(args)?)?;
+    let prompt = stdin.text(Source::PROMPT, one_prompt(args)?)?;
     Ok(Run::Agent { agent: args.agent.clone(), prompt, model: args.model.clone(), resume: None })
 }
 
@@ -161,9 +208,9 @@ fn one_prompt(args: &Args) -> Result<&str> {
     match args.prompt.as_slice() {
         [prompt] => Ok(prompt),
         words => Err(Failure::usage("the prompt is one argument").next(format!(
-            "quote it: cw send {} '{}'",
+            "quote it: cw send {} {}",
             args.repo,
-            words.join(" ").replace('\'', r"'\''")
+            quoted(&words.join(" "))
         ))),
     }
 }
@@ -183,7 +230,7 @@ fn content(bytes: Vec<u8>) -> Content {
 }
 
 fn event(stdin: &mut Stdin, from: &str) -> Result<serde_json::Value> {
-    let text = stdin.text("--event", from)?;
+    let text = stdin.text(Source::EVENT, from)?;
     serde_json::from_str(&text).map_err(|error| Failure::usage(format!("--event: not JSON: {error}")))
 }
 
@@ -210,14 +257,23 @@ fn files(given: &[FileToLay]) -> Result<BTreeMap<RelativePath, Content>> {
 }
 
 fn priority(given: Option<&str>) -> Result<Priority> {
-    let Some(word) = given.filter(|word| !word.is_empty()) else { return Ok(Priority::default()) };
+    let Some(word) = self::given(given) else { return Ok(Priority::default()) };
     let known = Priority::ALL.into_iter().find(|priority| priority.as_str() == word);
     known.ok_or_else(|| Failure::usage(format!("priority `{word}`: expected critical, high, normal or low")))
 }
 
-fn timeout(given: Option<&str>) -> Result<Option<u32>> {
-    let Some(text) = given.filter(|text| !text.is_empty()) else { return Ok(None) };
-    seconds(text).map(Some).map_err(|error| Failure::usage(format!("timeout `{text}`: {error}")))
+fn given(text: Option<&str>) -> Option<&str> {
+    text.filter(|text| !text.is_empty())
+}
+
+fn timeout(name: &str, text: &str, is_agent: bool) -> Result<u32> {
+    let longest = if is_agent { LONGEST_AGENT_S } else { LONGEST_CODE_S };
+    let bad = |what: &str| Failure::usage(format!("{name} {text}: {what}"));
+    match seconds(text).map_err(|error| bad(&error))? {
+        0 => Err(bad("at least 1s")),
+        seconds if seconds > longest => Err(bad("at most 1h for code, 24h for an agent")),
+        seconds => Ok(seconds),
+    }
 }
 
 fn retry(args: &Args) -> Option<Retry> {
