@@ -12,7 +12,7 @@ use crate::store::Ttls;
 
 /// Accepts tasks, leases them to workers, keeps their results.
 #[derive(Debug, Parser)]
-#[command(name = "cw-coordinator", version, args_conflicts_with_subcommands = true)]
+#[command(name = "cw-coordinator", version)]
 pub struct Arguments {
     #[command(subcommand)]
     /// What to do instead of serving.

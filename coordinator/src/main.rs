@@ -71,6 +71,8 @@ fn backup(arguments: &Arguments, to: &std::path::Path) -> anyhow::Result<()> {
     let database = state_dir::database(&arguments.state_dir()?);
     ensure!(!to.exists(), "{} exists already; name a new file", to.display());
     ensure!(database.exists(), "there is no queue at {}; set CW_STATE_DIR to the coordinator's", database.display());
+    let directory = to.parent().filter(|parent| !parent.as_os_str().is_empty());
+    ensure!(directory.is_none_or(std::path::Path::is_dir), "the directory of {} does not exist", to.display());
     Store::backup(&database, to)?;
     eprintln!("copied {} to {}", database.display(), to.display());
     Ok(())

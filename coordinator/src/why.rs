@@ -54,7 +54,7 @@ fn closed(facts: &WaitingFacts) -> Option<Answer> {
         return Some((WhyCode::RepoPaused, format!("the repo {repo} is paused"), Some(next)));
     }
     let most = facts.max_running.filter(|most| facts.running >= u64::from(*most))?;
-    let summary = format!("{} tasks of {repo} run, and its limit is {most}", facts.running);
+    let summary = format!("{repo} runs as many tasks as it may: {most}");
     Some((WhyCode::RepoFull, summary, Some(format!("cw repos set {repo} --max-running N"))))
 }
 
@@ -78,7 +78,15 @@ fn unserved(facts: &WaitingFacts, workers: &[WorkerView]) -> Answer {
         );
         return (WhyCode::WorkersBusy, summary, Some("start another worker, or wait".into()));
     }
-    (WhyCode::Next, format!("a worker can take it; {} task(s) go first", facts.ahead), None)
+    (WhyCode::Next, format!("a worker can take it; {}", ahead(facts)), None)
+}
+
+fn ahead(facts: &WaitingFacts) -> String {
+    match facts.ahead {
+        0 => "it is next".into(),
+        1 => "1 task goes first".into(),
+        more => format!("{more} tasks go first"),
+    }
 }
 
 fn no_worker(facts: &WaitingFacts, workers: &[WorkerView]) -> Answer {
@@ -91,18 +99,27 @@ fn no_worker(facts: &WaitingFacts, workers: &[WorkerView]) -> Answer {
         }
         None => format!("no worker serves the repo {repo}"),
     };
-    (WhyCode::NoWorker, summary, Some(format!("start one: CW_REPO={repo} CW_KEY_FILE=… cw-worker run")))
+    (
+        WhyCode::NoWorker,
+        summary,
+        Some(format!(
+            "cw keys create --role worker --repo {repo} --save FILE; CW_REPO={repo} CW_KEY_FILE=FILE cw-worker run"
+        )),
+    )
 }
 
 fn none_fits(facts: &WaitingFacts, serving: &[&WorkerView]) -> Answer {
     let closest = serving.iter().map(|worker| offer(worker).lacks(&facts.needs).join(", ")).min_by_key(String::len);
     let summary = format!(
-        "{} worker(s) serve {}, but none can run it: they lack {}",
-        serving.len(),
+        "no worker that serves {} can run it: what is missing is {}",
         facts.row.repo,
         closest.unwrap_or_default(),
     );
-    (WhyCode::NoFittingWorker, summary, Some(format!("start a worker that offers: {}", facts.needs)))
+    (
+        WhyCode::NoFittingWorker,
+        summary,
+        Some("`cw workers` shows what each one runs; start one that offers what is missing".into()),
+    )
 }
 
 fn offer(view: &WorkerView) -> WorkerInfo {
@@ -130,7 +147,8 @@ fn running(row: &TaskRow, now: Now) -> Answer {
 
 fn done(row: &TaskRow) -> Answer {
     let reason = row.reason.unwrap_or(Reason::LeaseLost);
-    (WhyCode::Done, format!("it is {}: {}", row.state, sentence(reason)), Some(format!("cw logs {}", row.id)))
+    let next = row.started_at.map(|_| format!("cw logs {}", row.id));
+    (WhyCode::Done, sentence(reason).into(), next)
 }
 
 const fn sentence(reason: Reason) -> &'static str {

@@ -12,7 +12,7 @@ use crate::time::Timestamp;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// Everything.
+    /// Everything but leases.
     Admin,
     /// Submit, read and cancel tasks of its repos.
     Client,

@@ -59,3 +59,9 @@ impl Limits {
         self.output_bytes.unwrap_or(DEFAULT_OUTPUT_BYTES)
     }
 }
+
+/// The line that stands where bytes of a stream are missing: nobody takes head and tail for one text.
+#[must_use]
+pub fn left_out(bytes: u64) -> String {
+    format!("\n[… {bytes} bytes left out …]\n")
+}

@@ -258,6 +258,9 @@ pub struct Report {
     /// Bytes that the process wrote.
     #[serde(default)]
     pub written_bytes: StreamBytes,
+    /// Bytes of these that the worker did not keep; a line in the output says where.
+    #[serde(default, skip_serializing_if = "StreamBytes::is_none")]
+    pub dropped_bytes: StreamBytes,
     /// What `handler(event)` returned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub return_value: Option<serde_json::Value>,
@@ -277,6 +280,7 @@ impl Report {
             outcome,
             last_event: None,
             written_bytes: StreamBytes { stdout: 0, stderr: 0 },
+            dropped_bytes: StreamBytes { stdout: 0, stderr: 0 },
             return_value: None,
             usage: None,
             confinement: None,
@@ -293,6 +297,14 @@ pub struct StreamBytes {
     /// Bytes of standard error.
     #[serde(default)]
     pub stderr: u64,
+}
+
+impl StreamBytes {
+    /// Whether there are none.
+    #[must_use]
+    pub const fn is_none(&self) -> bool {
+        self.stdout == 0 && self.stderr == 0
+    }
 }
 
 /// What the processes of an attempt used.

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::event::EventBody;
-use protocol::outcome::{StreamBytes, Usage};
+use protocol::outcome::Usage;
 use protocol::{LeaseGrant, Outcome, Report, Spec};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::directory::{self, Directory};
 use crate::heartbeat::Heartbeat;
-use crate::output::Leftover;
+use crate::output::{Account, Leftover};
 use crate::random::Backoff;
 use crate::spool::{Delivery, Head, Settled};
 use crate::{Worker, clock};
@@ -103,7 +103,7 @@ impl Attempt {
 
     async fn finish(&mut self, finished: Finished, started_at: Instant) -> Ended {
         let (task, lease) = (self.grant.task, self.grant.lease);
-        let Finished::Ran { outcome, leftover, written, used } = finished else {
+        let Finished::Ran { outcome, leftover, account, used } = finished else {
             if self.heartbeat.is_valid() {
                 release(&self.worker, &self.grant, "drain".into()).await;
             } else {
@@ -127,7 +127,7 @@ impl Attempt {
             peak_memory_bytes: used.map(|end| end.peak_memory_bytes),
             source: "rusage".into(),
         };
-        self.hand_in(report(outcome, written, usage), *leftover).await;
+        self.hand_in(report(outcome, account, usage), *leftover).await;
         Ended::Done
     }
 
@@ -179,8 +179,15 @@ impl Attempt {
     }
 }
 
-fn report(outcome: Outcome, written_bytes: StreamBytes, usage: Usage) -> Report {
-    Report { written_bytes, usage: Some(usage), confinement: Some("none".into()), ..Report::new(outcome) }
+fn report(outcome: Outcome, account: Account, usage: Usage) -> Report {
+    let Account { written: written_bytes, dropped: dropped_bytes } = account;
+    Report {
+        written_bytes,
+        dropped_bytes,
+        usage: Some(usage),
+        confinement: Some("none".into()),
+        ..Report::new(outcome)
+    }
 }
 
 /// Waits until the worker must leave. Safe to cancel.

@@ -1,5 +1,5 @@
 //! What an attempt's processes write: read as it comes, sent live up to half of what is kept, the newest other half
-//! held back in a ring and sent at the end. The middle is dropped, and only counted.
+//! held back in a ring and sent at the end. The middle is dropped; a line says where, and how much it was.
 //!
 //! Memory is bounded: when the coordinator is slow, reading stops and the task waits. Nothing is ever split inside a
 //! UTF-8 character.
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use protocol::Stream;
 use protocol::event::EventBody;
-use protocol::limits::MAX_WRITTEN_BYTES;
+use protocol::limits::{MAX_WRITTEN_BYTES, left_out};
 use protocol::outcome::StreamBytes;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::{ChildStderr, ChildStdout};
@@ -60,6 +60,13 @@ struct State {
     is_closing: bool,
 }
 
+/// What was written, and what of it was not kept.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Account {
+    pub(crate) written: StreamBytes,
+    pub(crate) dropped: StreamBytes,
+}
+
 /// Bytes of one stream, whole characters if they are text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Piece {
@@ -72,6 +79,8 @@ struct Kept {
     written: u64,
     /// How much more is sent live.
     head_left: u64,
+    /// What came after that.
+    tailed: u64,
     /// The beginning of a character whose rest was not read yet.
     partial: Vec<u8>,
     tail: Tail,
@@ -83,6 +92,7 @@ impl Output {
         let kept = |name: &str| Kept {
             written: 0,
             head_left: limit.div_ceil(2),
+            tailed: 0,
             partial: Vec::new(),
             tail: Tail::new(directory.join(name), limit / 2),
         };
@@ -134,7 +144,7 @@ impl Output {
     }
 
     /// Reads what is left once the processes are gone; hands over all that was not acknowledged, and what was written.
-    pub(crate) async fn close(mut self) -> (Leftover, StreamBytes) {
+    pub(crate) async fn close(mut self) -> (Leftover, Account) {
         self.shared.lock().is_closing = true;
         self.shared.room.notify_waiters();
         let ended = timeout(CLOSE, async { while self.readers.join_next().await.is_some() {} }).await;
@@ -146,7 +156,8 @@ impl Output {
         state.flush(Stream::Stdout);
         state.flush(Stream::Stderr);
         let written = StreamBytes { stdout: state.stdout.written, stderr: state.stderr.written };
-        (state.hand_over(), written)
+        let dropped = StreamBytes { stdout: state.mark(Stream::Stdout), stderr: state.mark(Stream::Stderr) };
+        (state.hand_over(), Account { written, dropped })
     }
 }
 
@@ -193,6 +204,18 @@ impl Shared {
     }
 }
 
+impl Kept {
+    fn hold_back(&mut self, bytes: &[u8]) {
+        self.tailed += bytes.len() as u64;
+        self.tail.push(bytes);
+    }
+
+    /// Bytes between head and tail that are gone.
+    fn dropped(&self) -> u64 {
+        self.tailed - self.tail.len().unwrap_or(0)
+    }
+}
+
 impl State {
     fn is_full(&self) -> bool {
         self.pending_bytes >= BUFFER_BYTES && !self.is_closing
@@ -210,14 +233,14 @@ impl State {
         let kept = self.kept(stream);
         kept.written += bytes.len() as u64;
         if kept.head_left == 0 {
-            return kept.tail.push(bytes);
+            return kept.hold_back(bytes);
         }
         let mut bytes = [std::mem::take(&mut kept.partial), bytes.to_vec()].concat();
         if bytes.len() as u64 >= kept.head_left {
             let room = usize::try_from(kept.head_left).unwrap_or(usize::MAX);
             let end = cut::whole(&bytes[..room]);
             kept.head_left = 0;
-            kept.tail.push(&bytes[end..]);
+            kept.hold_back(&bytes[end..]);
             bytes.truncate(end);
         } else {
             kept.partial = bytes.split_off(cut::whole(&bytes));
@@ -230,6 +253,15 @@ impl State {
     fn flush(&mut self, stream: Stream) {
         let partial = std::mem::take(&mut self.kept(stream).partial);
         self.add(stream, partial);
+    }
+
+    /// Puts a line where the middle is missing, and says how much of it is.
+    fn mark(&mut self, stream: Stream) -> u64 {
+        let dropped = self.kept(stream).dropped();
+        if dropped > 0 {
+            self.add(stream, left_out(dropped).into_bytes());
+        }
+        dropped
     }
 
     fn add(&mut self, stream: Stream, mut bytes: Vec<u8>) {

@@ -90,20 +90,20 @@ impl Caller {
         self.unexpired()?.role(&[Role::Admin, Role::Client])
     }
 
-    /// Someone who may take leases.
+    /// Someone who may take leases: a worker alone. An admin's key has no place beside a task, which might read it.
     ///
     /// # Errors
-    /// When the key is a client's, or expired.
+    /// When the key is another's, or expired.
     pub fn worker(&self) -> Result<&Self, Refusal> {
-        self.unexpired()?.role(&[Role::Admin, Role::Worker])
+        self.unexpired()?.role(&[Role::Worker])
     }
 
     /// Someone who may speak of a lease that it has: its key may have expired meanwhile.
     ///
     /// # Errors
-    /// When the key is a client's.
+    /// When the key is not a worker's.
     pub fn holder(&self) -> Result<&Self, Refusal> {
-        self.role(&[Role::Admin, Role::Worker])
+        self.role(&[Role::Worker])
     }
 
     /// Someone who may do everything.
@@ -139,8 +139,14 @@ impl Caller {
         if allowed.contains(&self.key.role) {
             return Ok(self);
         }
-        let role = self.key.role.as_str();
-        Err(Refusal::new(Code::WrongRole, format!("a {role}'s key may not do this")))
+        let detail = match (self.key.role, allowed) {
+            (Role::Admin | Role::Client, _) if allowed == [Role::Worker] => {
+                "only a worker's key may do this: make one with `cw keys create --role worker --repo REPO`"
+            }
+            (Role::Client | Role::Admin, _) => "only an admin's key may do this",
+            (Role::Worker, _) => "a worker's key may only take and report leases",
+        };
+        Err(Refusal::new(Code::WrongRole, detail))
     }
 }
 

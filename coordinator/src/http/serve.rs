@@ -38,13 +38,16 @@ impl Listener {
             Address::Tcp(tcp) => {
                 let listener = TcpListener::bind(tcp).await;
                 let hint = || {
-                    format!("listening on {tcp}; if another coordinator has it, stop that or choose another address")
+                    format!(
+                        "cannot listen on {tcp}; if another coordinator has it, stop that or choose another address"
+                    )
                 };
                 Ok(Self::Tcp(listener.with_context(hint)?))
             }
             Address::Unix(path) => {
                 clear_stale(path).await?;
-                let listener = UnixListener::bind(path).with_context(|| format!("listening on {}", path.display()))?;
+                let listener =
+                    UnixListener::bind(path).with_context(|| format!("cannot listen on {}", path.display()))?;
                 Ok(Self::Unix(listener, path.clone()))
             }
         }

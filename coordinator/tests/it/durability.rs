@@ -106,19 +106,21 @@ async fn an_acknowledged_report_and_cancel_survive_sudden_death() {
     let dir = Arc::new(TempDir::new().unwrap());
     let http = reqwest::Client::builder().no_proxy().build().unwrap();
     let (mut program, url, key) = start(dir.path()).await;
-    let ask = async |method: Method, path: &str, body: Value| -> Value {
-        let request = http.request(method, format!("{url}{path}")).bearer_auth(&key);
+    let ask_as = async |key: &str, method: Method, path: &str, body: Value| -> Value {
+        let request = http.request(method, format!("{url}{path}")).bearer_auth(key);
         let answer = request.header("content-type", "application/json").body(body.to_string()).send().await.unwrap();
-        assert_eq!(answer.status(), 200, "{path}");
+        assert!(answer.status().is_success(), "{path}: {}", answer.status());
         serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap()
     };
+    let made = ask_as(&key, Method::POST, "/v1/keys", json!({"role": "worker", "repos": ["a"]})).await;
+    let worker_key = made["key"].as_str().unwrap();
     let reported = submit(&http, &url, &key).await.unwrap();
     let worker = json!({"id": "worker_00000000000000000000000000", "runs": ["python"]});
-    let grant = ask(Method::POST, "/v1/leases", json!({"worker": worker, "repos": ["a"]})).await;
+    let grant = ask_as(worker_key, Method::POST, "/v1/leases", json!({"worker": worker, "repos": ["a"]})).await;
     let report = format!("/v1/leases/{}/report", grant["lease"].as_str().unwrap());
-    ask(Method::PUT, &report, json!({"outcome": {"exited": {"code": 0}}})).await;
+    ask_as(worker_key, Method::PUT, &report, json!({"outcome": {"exited": {"code": 0}}})).await;
     let cancelled = submit(&http, &url, &key).await.unwrap();
-    ask(Method::POST, &format!("/v1/tasks/{cancelled}/cancel"), json!({})).await;
+    ask_as(&key, Method::POST, &format!("/v1/tasks/{cancelled}/cancel"), json!({})).await;
     program.0.kill().unwrap();
     program.0.wait().unwrap();
     let on = Running::start_in(dir, |_| {}).await;

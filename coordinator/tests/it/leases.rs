@@ -65,12 +65,13 @@ async fn a_lease_belongs_to_the_key_that_took_it() {
     let lease = worker.lease().await;
     lease.events(json!([output(1, "stdout", "mine")])).await.ok();
     let before = on.task(&lease.task).await;
-    for thief in [lease.stolen_by(&other.key), lease.stolen_by(&on.admin)] {
-        thief.renew(0).await.refused(Code::LeaseLost);
-        thief.events(json!([output(2, "stdout", "theirs")])).await.refused(Code::LeaseLost);
-        thief.exit(0).await.refused(Code::LeaseLost);
-        thief.release().await.refused(Code::LeaseLost);
-        let gap = thief.report(&json!({"outcome": "oom", "last_event": 9})).await.refused(Code::LeaseLost);
+    for (key, code) in [(&other.key, Code::LeaseLost), (&on.admin, Code::WrongRole)] {
+        let thief = lease.stolen_by(key);
+        thief.renew(0).await.refused(code);
+        thief.events(json!([output(2, "stdout", "theirs")])).await.refused(code);
+        thief.exit(0).await.refused(code);
+        thief.release().await.refused(code);
+        let gap = thief.report(&json!({"outcome": "oom", "last_event": 9})).await.refused(code);
         assert_eq!(gap.expected, None, "says nothing about another key's events");
     }
     assert_eq!(on.task(&lease.task).await, before);

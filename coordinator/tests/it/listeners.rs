@@ -15,11 +15,12 @@ use crate::running::{DEADLINE, Running, config, eventually, spec};
 #[tokio::test(flavor = "multi_thread")]
 async fn the_workers_listener_serves_only_leases_and_health() {
     let on = Running::start().await;
-    let ask = async |method: Method, path: &str, body: Value| {
-        let request = on.http.request(method, format!("{}{path}", on.worker_url)).bearer_auth(&on.admin);
+    let ask_as = async |key: &str, method: Method, path: &str, body: Value| {
+        let request = on.http.request(method, format!("{}{path}", on.worker_url)).bearer_auth(key);
         let request = request.timeout(DEADLINE).header("content-type", "application/json");
         Answer::read(request.body(body.to_string()).send().await.unwrap()).await
     };
+    let ask = async |method: Method, path: &str, body: Value| ask_as(&on.admin, method, path, body).await;
     let task = on.submit(&spec("a")).await;
     let before = on.contents().await;
     for (method, path) in [
@@ -44,6 +45,7 @@ async fn the_workers_listener_serves_only_leases_and_health() {
         assert_eq!(ask(Method::GET, path, json!({})).await.status, 200, "{path}");
     }
     let worker = on.worker(&["a"]).await;
+    let ask = async |method: Method, path: &str, body: Value| ask_as(&worker.key, method, path, body).await;
     let grant = ask(Method::POST, "/v1/leases", worker.request(0)).await.ok();
     let lease = format!("/v1/leases/{}", grant["lease"].as_str().unwrap());
     ask(Method::POST, &format!("{lease}/renew"), json!({})).await.ok();

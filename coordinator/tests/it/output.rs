@@ -61,11 +61,15 @@ async fn a_result_shows_head_and_tail_of_long_output_and_counts_what_is_missing(
     lease.report(&report).await.ok();
     let result = on.task(&lease.task).await["result"].clone();
     let shown = result["stdout"].as_str().unwrap();
-    assert!(shown.chars().all(|character| character == '€'), "never a split character");
-    assert!(shown.len() <= 1 << 20 && shown.len() > (1 << 20) - 8, "{}", shown.len());
+    let (head, rest) = shown.split_once('\n').unwrap();
+    let (line, tail) = rest.split_once('\n').unwrap();
+    assert!(head.chars().chain(tail.chars()).all(|character| character == '€'), "never a split character");
+    let ends = head.len() + tail.len();
+    assert!(ends <= 1 << 20 && ends > (1 << 20) - 8, "{ends}");
+    assert_eq!(line, format!("[… {} bytes left out …]", text.len() - ends), "nobody takes the ends for one text");
     let count = |value: &Value| usize::try_from(value.as_u64().unwrap()).unwrap();
     assert_eq!(count(&result["written_bytes"]["stdout"]), text.len());
-    assert_eq!(count(&result["dropped_bytes"]["stdout"]), text.len() - shown.len());
+    assert_eq!(count(&result["dropped_bytes"]["stdout"]), text.len() - ends);
     assert_eq!(count(&result["dropped_bytes"]["stderr"]), 0);
     let raw = on.get(&format!("/v1/tasks/{}/output", lease.task)).await;
     assert!(raw.bytes == text.as_bytes(), "all of it can still be read raw");
@@ -90,7 +94,10 @@ async fn a_result_shows_short_output_whole_and_its_two_ends_in_order() {
     lease.exit(0).await.ok();
     let result = on.task(&lease.task).await["result"].clone();
     let shown = result["stdout"].as_str().unwrap();
-    assert!(lines.starts_with(&shown[..1 << 19]) && lines.ends_with(&shown[1 << 19..]));
+    let seam = shown.find("\n[… ").unwrap();
+    let after = seam + shown[seam..].find("…]\n").unwrap() + "…]\n".len();
+    assert!(lines.starts_with(&shown[..seam]) && lines.ends_with(&shown[after..]));
+    assert_eq!((seam, shown.len() - after), (1 << 19, 1 << 19));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -101,7 +108,7 @@ async fn a_report_says_what_the_worker_dropped_and_used() {
     let usage = json!({"wall_ms": 12, "cpu_ms": 3, "peak_memory_bytes": null, "source": "rusage"});
     let report = json!({
         "outcome": {"exited": {"code": 0}}, "last_event": 1, "written_bytes": {"stdout": 1000, "stderr": 5},
-        "return_value": {"answer": [42, null]}, "usage": usage, "confinement": "bwrap",
+        "dropped_bytes": {"stdout": 996}, "return_value": {"answer": [42, null]}, "usage": usage, "confinement": "bwrap",
     });
     lease.report(&report).await.ok();
     let result = on.task(&lease.task).await["result"].clone();

@@ -14,7 +14,10 @@ async fn a_bare_prompt_waits_for_a_worker_with_an_agent_and_why_says_so() -> Res
 
         let _worker = Worker::start(&coordinator, "r").await?;
         let why = coordinator.cw(&["why", none.out.trim()]).await?.with_code(0)?;
-        assert!(why.out.contains("none can run it") && why.out.contains("agent:opencode"), "{why:?}");
+        assert!(
+            why.out.contains("no worker that serves r can run it") && why.out.contains("agent:opencode"),
+            "{why:?}"
+        );
         let task = coordinator.cw(&["--json", "get", none.out.trim()]).await?.json()?;
         assert_eq!((&task["state"], &task["spec"]["run"]["agent"]), (&"queued".into(), &"opencode".into()));
 

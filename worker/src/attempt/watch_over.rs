@@ -3,14 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::outcome::StreamBytes;
 use protocol::{Outcome, Run};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::{Attempt, must_leave};
 use crate::directory::Directory;
 use crate::heartbeat::Verdict;
-use crate::output::{Leftover, Output};
+use crate::output::{Account, Leftover, Output};
 use crate::process::{End, Note, Process, Status};
 
 /// Between TERM and KILL, when the worker ends a task.
@@ -21,15 +20,15 @@ const SUPERVISOR: Duration = Duration::from_secs(15);
 /// What became of the processes.
 pub(super) enum Finished {
     /// There is something to report.
-    Ran { outcome: Outcome, leftover: Box<Leftover>, written: StreamBytes, used: Option<End> },
+    Ran { outcome: Outcome, leftover: Box<Leftover>, account: Account, used: Option<End> },
     /// The lease was lost, or the worker leaves: there is nothing to report.
     GivenUp,
 }
 
 impl Finished {
     pub(super) fn setup_failed(detail: String) -> Self {
-        let (leftover, written) = (Box::new(Leftover::nothing()), StreamBytes::default());
-        Self::Ran { outcome: Outcome::SetupFailed { detail }, leftover, written, used: None }
+        let (leftover, account) = (Box::new(Leftover::nothing()), Account::default());
+        Self::Ran { outcome: Outcome::SetupFailed { detail }, leftover, account, used: None }
     }
 }
 
@@ -73,8 +72,8 @@ pub(super) async fn watch_over(attempt: &mut Attempt, directory: &Directory) -> 
     live.abort();
     let _ = live.await;
     let Some(outcome) = outcome else { return Finished::GivenUp };
-    let (leftover, written) = output.close().await;
-    Finished::Ran { outcome, leftover: Box::new(leftover), written, used }
+    let (leftover, account) = output.close().await;
+    Finished::Ran { outcome, leftover: Box::new(leftover), account, used }
 }
 
 /// Waits for the first of everything that can end an attempt. The lease comes first: once it is lost, nothing counts.

@@ -67,8 +67,12 @@ fn beyond_the_limit_the_middle_is_dropped_and_both_ends_are_kept() {
     let report = peer.report(&lease);
     assert_eq!(report["written_bytes"]["stdout"], 15 * 100_000);
     let kept = peer.stdout(&lease);
-    assert!((199_990..=200_001).contains(&kept.len()), "{}", kept.len());
-    assert!(kept.starts_with("line 000000 é\n") && kept.ends_with("line 099999 é\n"));
+    let dropped = report["dropped_bytes"]["stdout"].as_u64().unwrap();
+    let line = format!("\n[… {dropped} bytes left out …]\n");
+    let (head, tail) = kept.split_once(&line).expect("a line stands where the middle is missing");
+    assert!((199_990..=200_001).contains(&(head.len() + tail.len())), "{}", kept.len());
+    assert_eq!(dropped, 15 * 100_000 - (head.len() + tail.len()) as u64);
+    assert!(head.starts_with("line 000000 é\n") && tail.ends_with("line 099999 é\n"));
     let whole = peer.task(json!({"run": {"kind": "python", "code": code}, "limits": {"output_bytes": 1_500_000}}));
     peer.report(&whole);
     let expected: String = (0..100_000).map(|i| format!("line {i:06} é\n")).collect();

@@ -1,6 +1,6 @@
 //! What came of a task, put together once, when it is done: what the worker reported, and head and tail of its output.
 
-use protocol::limits::RESULT_OUTPUT_BYTES;
+use protocol::limits::{RESULT_OUTPUT_BYTES, left_out};
 use protocol::outcome::StreamBytes;
 use protocol::{Report, Stream, TaskResult};
 use rusqlite::Connection;
@@ -14,8 +14,10 @@ const END_BYTES: usize = RESULT_OUTPUT_BYTES / 2;
 
 /// Writes the result of a task that was just done.
 pub(super) fn save(db: &Connection, stored: &Stored, report: Option<&Report>) -> Result<(), StoreError> {
-    let stdout = ends(db, stored, Stream::Stdout, report.map(|report| report.written_bytes.stdout))?;
-    let stderr = ends(db, stored, Stream::Stderr, report.map(|report| report.written_bytes.stderr))?;
+    let written = report.map(|report| report.written_bytes).unwrap_or_default();
+    let dropped = report.map(|report| report.dropped_bytes).unwrap_or_default();
+    let stdout = ends(db, stored, Stream::Stdout, (written.stdout, dropped.stdout))?;
+    let stderr = ends(db, stored, Stream::Stderr, (written.stderr, dropped.stderr))?;
     let outcome = report.map(|report| &report.outcome);
     let result = TaskResult {
         exit_code: outcome.and_then(protocol::Outcome::exit_code),
@@ -46,23 +48,37 @@ struct Ends {
     dropped: u64,
 }
 
-/// Head and tail of what one stream of the newest attempt wrote.
-fn ends(db: &Connection, stored: &Stored, stream: Stream, written: Option<u64>) -> Result<Ends, StoreError> {
+/// Head and tail of what one stream of the newest attempt wrote, by the worker's account of it.
+fn ends(db: &Connection, stored: &Stored, stream: Stream, (written, dropped): (u64, u64)) -> Result<Ends, StoreError> {
     if stored.lease_events == 0 {
-        let written = written.unwrap_or(0);
         return Ok(Ends { text: String::new(), written, dropped: written });
     }
     let head = read(db, stored, stream, Order::Forwards)?;
-    let text = if head.is_cut {
+    let (kept, text, shown) = if head.is_cut {
+        let kept = stored_bytes(db, stored, stream)?;
         let mut tail = read(db, stored, stream, Order::Backwards)?;
         tail.parts.reverse();
-        (head.parts.concat(), tail.parts.concat())
+        let (head, tail) = (head.parts.concat(), tail.parts.concat());
+        let shown = (head.len() + tail.len()) as u64;
+        (kept, joined(&head, &tail, kept.saturating_sub(shown)), shown)
     } else {
-        (head.parts.concat(), Vec::new())
+        let whole = head.parts.concat();
+        let length = whole.len() as u64;
+        (length, String::from_utf8_lossy(&whole).into_owned(), length)
     };
-    let shown = (text.0.len() + text.1.len()) as u64;
-    let written = written.unwrap_or(0).max(shown);
-    Ok(Ends { text: joined(&text.0, &text.1), written, dropped: written - shown })
+    // An attempt that ended without a report left no account; one that dropped something kept a line that nobody wrote.
+    let written = if dropped == 0 { written.max(kept) } else { written };
+    let lost = dropped.max(written.saturating_sub(kept));
+    Ok(Ends { text, written, dropped: lost.saturating_add(kept.saturating_sub(shown)) })
+}
+
+fn stored_bytes(db: &Connection, stored: &Stored, stream: Stream) -> Result<u64, StoreError> {
+    let bytes: i64 = db
+        .prepare_cached(
+            "SELECT coalesce(sum(length(data)), 0) FROM events WHERE task = ?1 AND attempt = ?2 AND kind = ?3",
+        )?
+        .query_row((stored.seq, stored.task.attempt, stream_column(stream)), |row| row.get(0))?;
+    Ok(bytes.cast_unsigned())
 }
 
 enum Order {
@@ -134,8 +150,9 @@ fn is_boundary(bytes: &[u8], place: usize) -> bool {
     bytes.get(place).is_none_or(|byte| byte & 0b1100_0000 != 0b1000_0000)
 }
 
-fn joined(head: &[u8], tail: &[u8]) -> String {
+fn joined(head: &[u8], tail: &[u8], between: u64) -> String {
     let mut text = String::from_utf8_lossy(head).into_owned();
+    text.push_str(&left_out(between));
     text.push_str(&String::from_utf8_lossy(tail));
     text
 }
