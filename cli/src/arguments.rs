@@ -3,8 +3,6 @@
 
 use std::path::PathBuf;
 
-use clap::builder::FalseyValueParser;
-
 use crate::command;
 
 /// Hand work to workers in sandboxes, follow it, and fetch what came of it.
@@ -40,23 +38,32 @@ pub(crate) struct Global {
     /// JSON on stdout (one object; a line for each event when following), errors as JSON on stderr
     #[arg(long, global = true, env = "CW_JSON", hide_env_values = true, hide_possible_values = true)]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
-    #[arg(value_parser = FalseyValueParser::new())]
+    #[arg(value_parser = boolean)]
     pub(crate) json: Option<bool>,
     /// No talk on stderr, only errors; lists show ids alone
     #[arg(short, long, global = true, env = "CW_QUIET", hide_env_values = true, hide_possible_values = true)]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
-    #[arg(value_parser = FalseyValueParser::new())]
+    #[arg(value_parser = boolean)]
     pub(crate) quiet: Option<bool>,
     /// Let control sequences of task output through to the terminal
     #[arg(long, global = true, env = "CW_RAW", hide_env_values = true, hide_possible_values = true)]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
-    #[arg(value_parser = FalseyValueParser::new())]
+    #[arg(value_parser = boolean)]
     pub(crate) raw: Option<bool>,
     /// No colour, even on a terminal (NO_COLOR does the same)
     #[arg(long, global = true, env = "CW_NO_COLOR", hide_env_values = true, hide_possible_values = true)]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
-    #[arg(value_parser = FalseyValueParser::new())]
+    #[arg(value_parser = boolean)]
     pub(crate) no_color: Option<bool>,
+}
+
+/// Reads yes or no as it is typed or set; an empty variable is none.
+fn boolean(text: &str) -> Result<bool, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "1" | "true" | "yes" | "on" | "y" | "t" => Ok(true),
+        "" | "0" | "false" | "no" | "off" | "n" | "f" => Ok(false),
+        _ => Err("expected true or false".to_owned()),
+    }
 }
 
 /// The command line, whose usage never lists the global options that a variable happens to set.

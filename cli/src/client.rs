@@ -10,6 +10,7 @@ use reqwest::{Method, Response};
 
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
+use crate::task_id::TASK;
 pub(crate) use transport::{Call, Client, Received, Repeat};
 
 /// Which tasks a list shows.
@@ -115,13 +116,8 @@ impl Client {
 /// Names the task that a refusal is about.
 fn about(id: TaskId, failure: Failure) -> Failure {
     match failure.exit {
-        Exit::NOT_FOUND => Failure { request_id: failure.request_id, ..no_such_task(&id.to_string()) },
+        Exit::NOT_FOUND => Failure { request_id: failure.request_id, ..TASK.missing(&id.to_string()) },
         Exit::CONFLICT => Failure { message: format!("{id}: {}", failure.message), ..failure },
         _ => failure,
     }
-}
-
-/// The failure for an id that no task has.
-pub(crate) fn no_such_task(id: &str) -> Failure {
-    Failure::new(Exit::NOT_FOUND, "not_found", format!("there is no task `{id}`")).next("see the newest by `cw list`")
 }

@@ -8,6 +8,7 @@ mod config;
 mod exit;
 mod failure;
 mod follow;
+mod id_part;
 mod key_file;
 mod output;
 mod sse;

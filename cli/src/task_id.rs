@@ -1,60 +1,85 @@
-//! Ids as people type them: whole, or only as much of the beginning or the end as makes one of the newest tasks
-//! unmistakable.
+//! The tasks that were meant by what was typed: whole ids, or parts of those of the newest tasks.
 
-use protocol::TaskId;
+use protocol::{TaskId, TaskView};
 
-use crate::client::{Client, TaskQuery, no_such_task};
+use crate::client::{Client, Received, TaskQuery};
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
+use crate::id_part::Kind;
+use crate::output::Output;
+
+/// The ids of tasks.
+pub(crate) const TASK: Kind = Kind { prefix: TaskId::PREFIX, noun: "task", list: "cw list" };
 
 /// How many of the newest tasks are looked at, which is one page.
 const NEWEST: u32 = 500;
-const SHORTEST: usize = 4;
 
 /// The task that was meant.
 pub(crate) async fn find(client: &Client, typed: &str) -> Result<TaskId> {
     if let Ok(id) = typed.parse() {
         return Ok(id);
     }
-    let part = typed.strip_prefix(TaskId::PREFIX).unwrap_or(typed);
-    if part.len() < SHORTEST || !part.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit()) {
-        return Err(Failure::usage(format!("`{typed}` is no task's id")).next(format!(
-            "give an id as `cw list` shows it, or {SHORTEST} and more characters of its beginning or end"
-        )));
-    }
+    TASK.part(typed)?;
     let newest = client.tasks(&TaskQuery { limit: NEWEST, ..TaskQuery::default() }).await?;
-    choose(typed, part, newest.items.iter().map(|task| task.row.id))
+    TASK.choose(typed, newest.items.iter().map(|task| task.row.id))
 }
 
-/// The tasks that were meant.
-pub(crate) async fn find_all(client: &Client, typed: &[String]) -> Result<Vec<TaskId>> {
+/// What went wrong with some of several, while the others are done all the same.
+#[derive(Debug, Default)]
+pub(crate) struct Failures {
+    first: Option<Exit>,
+}
+
+impl Failures {
+    /// Reports one. What would go wrong with all the others too ends the command.
+    pub(crate) fn take(&mut self, out: &mut Output, failure: Failure) -> Result<()> {
+        if [Exit::UNREACHABLE, Exit::AUTH].contains(&failure.exit) {
+            return Err(failure);
+        }
+        out.fail(&failure);
+        self.first.get_or_insert(failure.exit);
+        Ok(())
+    }
+
+    /// The code of the first failure; without one, that of the others.
+    pub(crate) fn exit_or(&self, exit: Exit) -> Exit {
+        self.first.unwrap_or(exit)
+    }
+}
+
+/// The tasks that were meant, each once; those that are not there are reported.
+pub(crate) async fn find_all(
+    client: &Client,
+    out: &mut Output,
+    typed: &[String],
+    failures: &mut Failures,
+) -> Result<Vec<TaskId>> {
     let mut ids = Vec::new();
     for typed in typed {
-        let id = find(client, typed).await?;
-        if !ids.contains(&id) {
-            ids.push(id);
+        match find(client, typed).await {
+            Ok(id) if ids.contains(&id) => {}
+            Ok(id) => ids.push(id),
+            Err(failure) => failures.take(out, failure)?,
         }
     }
     Ok(ids)
 }
 
-fn choose(typed: &str, part: &str, ids: impl Iterator<Item = TaskId>) -> Result<TaskId> {
-    let is_meant = |id: &TaskId| {
-        let text = id.to_string();
-        let body = text.strip_prefix(TaskId::PREFIX).unwrap_or_default();
-        body.starts_with(part) || (!typed.starts_with(TaskId::PREFIX) && body.ends_with(part))
-    };
-    let found: Vec<TaskId> = ids.filter(is_meant).collect();
-    match found.as_slice() {
-        [id] => Ok(*id),
-        [] => Err(no_such_task(typed)),
-        several => Err(Failure::new(
-            Exit::USAGE,
-            "ambiguous_id",
-            format!("`{typed}` could be {} tasks, such as {} and {}", several.len(), several[0], several[1]),
-        )
-        .next("give more of the id")),
+/// The same, as they stand.
+pub(crate) async fn fetch_all(
+    client: &Client,
+    out: &mut Output,
+    typed: &[String],
+    failures: &mut Failures,
+) -> Result<Vec<Received<TaskView>>> {
+    let mut tasks = Vec::new();
+    for id in find_all(client, out, typed, failures).await? {
+        match client.task(id).await {
+            Ok(task) => tasks.push(task),
+            Err(failure) => failures.take(out, failure)?,
+        }
     }
+    Ok(tasks)
 }
 
 #[cfg(test)]

@@ -32,8 +32,13 @@ pub(crate) enum Address {
 }
 
 impl Address {
-    /// Reads an address as it is typed.
+    /// Reads an address as it is typed; `HOST:PORT` alone is plain HTTP.
     pub(crate) fn parse(text: &str) -> Result<Self> {
+        let has_port =
+            text.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
+        if has_port && !text.contains('/') && !text.starts_with("unix:") {
+            return Self::parse(&format!("http://{text}"));
+        }
         let bad = |what: &str| {
             Failure::usage(format!("coordinator `{text}`: {what}"))
                 .next("give http://HOST:PORT or unix:/PATH by --coordinator, CW_COORDINATOR or the config file")
@@ -46,7 +51,7 @@ impl Address {
                 Err(bad("the path is not absolute"))
             };
         }
-        let authority = text.split_once("://").map_or("", |(_, rest)| rest.split('/').next().unwrap_or_default());
+        let authority = text.split_once("://").map_or(text, |(_, rest)| rest.split('/').next().unwrap_or_default());
         if authority.contains('@') {
             // Not repeated: what stands there is meant to be secret.
             return Err(Failure::usage("coordinator: an address holds no user and no password")
@@ -239,9 +244,9 @@ impl Client {
         let body = response.bytes().await.map_err(|error| self.lost(&error))?;
         let failure = match protocol::decode::<Problem>(&body) {
             // A list is always there: whoever does not know it serves workers only.
-            Ok(problem) if status.as_u16() == 404 && call.is_list() => self
-                .foreign("it has no such route, as the workers' listener has not")
-                .next(format!("give the coordinator's own address by CW_COORDINATOR ({})", problem.detail)),
+            Ok(_) if status.as_u16() == 404 && call.is_list() => self
+                .foreign("that is the workers' address; the clients' is 127.0.0.1:7222 by default")
+                .next("give the clients' address by --coordinator or CW_COORDINATOR"),
             Ok(problem) => self.explain(Failure::refused(problem), status.as_u16()),
             Err(_) => self.foreign(&format!("it answered {}", status.as_u16())),
         };

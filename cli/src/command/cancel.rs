@@ -3,7 +3,7 @@
 use super::Context;
 use crate::exit::Exit;
 use crate::failure::Result;
-use crate::task_id;
+use crate::task_id::{self, Failures};
 
 /// What `cancel` takes.
 #[derive(Debug, clap::Args)]
@@ -16,19 +16,14 @@ pub(crate) struct Args {
 /// Cancels all of them; a failure of one does not spare the others.
 pub(crate) async fn run(args: Args, context: &mut Context) -> Result<Exit> {
     let client = context.connect()?;
-    let tasks = task_id::find_all(&client, &args.tasks).await?;
-    let mut first_failure = None;
-    for id in tasks {
+    let mut failures = Failures::default();
+    for id in task_id::find_all(&client, &mut context.out, &args.tasks, &mut failures).await? {
         match client.cancel(id).await {
             Ok(task) if context.out.json() => context.out.value(&task)?,
             Ok(task) if task.row.state.is_done() => context.out.talk(&format!("{id} is {}", task.row.state)),
             Ok(_) => context.out.talk(&format!("{id} was told to stop; `cw wait {id}` says when it has")),
-            Err(failure) => {
-                if let Some(earlier) = first_failure.replace(failure) {
-                    context.out.fail(&earlier);
-                }
-            }
+            Err(failure) => failures.take(&mut context.out, failure)?,
         }
     }
-    first_failure.map_or(Ok(Exit::DONE), Err)
+    Ok(failures.exit_or(Exit::DONE))
 }

@@ -1,6 +1,6 @@
 //! `cw keys`: makes, lists and revokes keys. A secret is shown once, on stdout or into a file, and never again.
 
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -8,14 +8,17 @@ use protocol::admin::{CreatedKey, KeyView, NewKey, Role};
 use protocol::{KeyId, RepoName, Timestamp};
 
 use super::{Context, duration};
-use crate::client::Received;
+use crate::client::{Client, Received};
 use crate::clock;
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
+use crate::id_part::Kind;
 use crate::output::Mark;
 use crate::table::{Table, age, span};
+use crate::task_id::Failures;
 
 const PAGE: u32 = 500;
+const KEY: Kind = Kind { prefix: KeyId::PREFIX, noun: "key", list: "cw keys" };
 
 /// What `keys` takes.
 #[derive(Debug, clap::Args)]
@@ -33,9 +36,9 @@ enum Verb {
     Create(Create),
     /// Take a key back, at once and for ever
     Revoke {
-        /// The key's id, as `cw keys` shows it
+        /// The keys, by id or a part of one, as `cw keys` shows it
         #[arg(value_name = "KEY_ID", required = true)]
-        ids: Vec<KeyId>,
+        ids: Vec<String>,
     },
 }
 
@@ -90,7 +93,13 @@ async fn create(context: &mut Context, wanted: Create) -> Result<Exit> {
 
 fn new_private_file(path: &Path) -> Result<std::fs::File> {
     let file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-    file.map_err(|error| Failure::file("create", path.display(), &error))
+    file.map_err(|error| {
+        let failure = Failure::file("create", path.display(), &error);
+        if error.kind() == ErrorKind::AlreadyExists {
+            return failure.next("name another file: one that is there is never overwritten");
+        }
+        failure
+    })
 }
 
 fn save(
@@ -127,17 +136,29 @@ fn show_created(context: &mut Context, created: &Received<CreatedKey>) -> Result
     Ok(Exit::DONE)
 }
 
-async fn revoke(context: &mut Context, ids: &[KeyId]) -> Result<Exit> {
+/// Revokes all of them; a failure of one does not spare the others.
+async fn revoke(context: &mut Context, ids: &[String]) -> Result<Exit> {
     let client = context.connect()?;
-    for id in ids {
-        let key = client.revoke_key(*id).await?;
-        if context.out.json() {
-            context.out.value(&key)?;
-        } else {
-            context.out.talk(&format!("{id} is revoked"));
+    let mut failures = Failures::default();
+    for typed in ids {
+        match revoke_one(&client, typed).await {
+            Ok(key) if context.out.json() => context.out.value(&key)?,
+            Ok(key) => context.out.talk(&format!("{} is revoked", key.id)),
+            Err(failure) => failures.take(&mut context.out, failure)?,
         }
     }
-    Ok(Exit::DONE)
+    Ok(failures.exit_or(Exit::DONE))
+}
+
+async fn revoke_one(client: &Client, typed: &str) -> Result<Received<KeyView>> {
+    let id = match typed.parse() {
+        Ok(id) => id,
+        Err(_) => {
+            KEY.part(typed)?;
+            KEY.choose(typed, client.keys(PAGE).await?.items.iter().map(|key| key.id))?
+        }
+    };
+    client.revoke_key(id).await
 }
 
 async fn list(context: &mut Context) -> Result<Exit> {

@@ -100,7 +100,11 @@ async fn show_page(
         let ids: String = page.items.iter().map(|task| format!("{}\n", task.row.id)).collect();
         out.bytes(ids.as_bytes())?;
     } else if page.items.is_empty() {
-        out.talk(if is_first { "no tasks; send one with `cw send REPO PROMPT`" } else { "no more tasks" });
+        out.talk(match (is_first, query.filters.is_empty()) {
+            (true, true) => "no tasks; send one with `cw send REPO --shell 'echo hello'`",
+            (true, false) => "no tasks match",
+            (false, _) => "no more tasks",
+        });
     } else {
         let text = table(&page.items, clock::now()).render(out.width(), |column, cell| paint(out, column, cell));
         out.bytes(text.as_bytes())?;

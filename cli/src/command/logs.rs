@@ -3,11 +3,11 @@
 use protocol::{Stream, TaskId, TaskState, TaskView};
 
 use super::Context;
-use crate::client::Client;
+use crate::client::{Client, Received};
 use crate::exit::Exit;
 use crate::failure::Result;
 use crate::output::Output;
-use crate::task_id;
+use crate::task_id::{self, Failures};
 use crate::terminal::Harmless;
 use crate::watch::{Plan, Show, Watched, watch};
 
@@ -46,27 +46,29 @@ impl Args {
 /// Shows what the tasks wrote.
 pub(crate) async fn run(args: Args, context: &mut Context) -> Result<Exit> {
     let client = context.connect()?;
-    let ids = task_id::find_all(&client, &args.tasks).await?;
-    let mut are_done = true;
-    for id in &ids {
-        let state = client.task(*id).await?.row.state;
-        are_done &= state.is_done();
-        if state == TaskState::Queued && !args.follow {
-            context.out.talk(&format!("{id} has not started; `cw why {id}` says why"));
-        }
-    }
+    let mut failures = Failures::default();
+    let tasks = task_id::fetch_all(&client, &mut context.out, &args.tasks, &mut failures).await?;
+    show(&client, &mut context.out, &args, &tasks).await.map(|exit| failures.exit_or(exit))
+}
+
+async fn show(client: &Client, out: &mut Output, args: &Args, tasks: &[Received<TaskView>]) -> Result<Exit> {
+    let ids: Vec<TaskId> = tasks.iter().map(|task| task.row.id).collect();
     if args.follow {
-        return follow(&client, &mut context.out, &args, ids).await;
+        return follow(client, out, args, ids).await;
+    }
+    for task in tasks.iter().filter(|task| task.row.state == TaskState::Queued) {
+        let id = task.row.id;
+        out.talk(&format!("{id} has not started; `cw why {id}` says why"));
     }
     // The events of a done task end, and they alone know in which order both streams were written.
-    if are_done && context.out.mixes_streams() && !context.out.json() {
-        let plan = plan(&args, ids, Show::Output);
-        return match watch(&client, &mut context.out, plan).await? {
+    let are_done = tasks.iter().all(|task| task.row.state.is_done());
+    if are_done && out.mixes_streams() && !out.json() {
+        return match watch(client, out, plan(args, ids, Show::Output)).await? {
             Watched::Left(failure) => Err(failure),
             Watched::Done(_) => Ok(Exit::DONE),
         };
     }
-    copy_all(&client, &mut context.out, &args, &ids).await
+    copy_all(client, out, args, &ids).await
 }
 
 /// What is there now, as it was written, one stream after the other.

@@ -9,7 +9,7 @@ use crate::client::Received;
 use crate::exit::Exit;
 use crate::failure::Result;
 use crate::output::Output;
-use crate::task_id;
+use crate::task_id::{self, Failures};
 use crate::watch::{Plan, Show, Watched, watch};
 
 /// What `wait` takes.
@@ -26,13 +26,12 @@ pub(crate) struct Args {
     exit_code: bool,
 }
 
-/// Waits. The exit code is that of the first task that did not complete.
+/// Waits. The exit code is that of the first task that is not there, else of the first that did not complete.
 pub(crate) async fn run(args: Args, context: &mut Context) -> Result<Exit> {
     let client = context.connect()?;
-    let tasks = task_id::find_all(&client, &args.tasks).await?;
-    for id in &tasks {
-        client.task(*id).await?;
-    }
+    let mut failures = Failures::default();
+    let tasks = task_id::fetch_all(&client, &mut context.out, &args.tasks, &mut failures).await?;
+    let tasks = tasks.iter().map(|task| task.row.id).collect();
     let plan =
         Plan { tasks, show: Show::Nothing, stream: None, lines: None, timeout: args.timeout, is_explained: false };
     let done = match watch(&client, &mut context.out, plan).await? {
@@ -46,7 +45,7 @@ pub(crate) async fn run(args: Args, context: &mut Context) -> Result<Exit> {
             context.out.data(&format!("{}  {}", task.row.id, ending(task)))?;
         }
     }
-    Ok(exit_of(&done, args.exit_code))
+    Ok(failures.exit_or(exit_of(&done, args.exit_code)))
 }
 
 /// The exit code for tasks that are done.

@@ -1,13 +1,13 @@
 //! `cw workers`: who takes tasks, and who does not and why.
 
 use protocol::admin::WorkerView;
-use protocol::{RepoName, Timestamp};
+use protocol::{RepoName, Timestamp, WorkerState};
 
 use super::Context;
 use crate::clock;
 use crate::exit::Exit;
 use crate::failure::Result;
-use crate::output::Mark;
+use crate::output::{Mark, Output};
 use crate::table::{Table, age};
 
 const STATE_COLUMN: usize = 1;
@@ -15,21 +15,38 @@ const STATE_COLUMN: usize = 1;
 /// What `workers` takes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
+    /// Those that are gone too
+    #[arg(short, long)]
+    all: bool,
     /// Not needed: listing is all that there is
     #[arg(value_parser = ["list", "ls"], hide = true)]
     list: Option<String>,
 }
 
 /// Lists workers.
-pub(crate) async fn run(_: Args, context: &mut Context) -> Result<Exit> {
+pub(crate) async fn run(args: Args, context: &mut Context) -> Result<Exit> {
     let workers = context.connect()?.workers().await?;
     let out = &mut context.out;
     if out.json() {
         out.value(&workers)?;
-    } else if out.quiet() {
-        let ids: String = workers.items.iter().map(|worker| format!("{}\n", worker.id)).collect();
+        return Ok(Exit::DONE);
+    }
+    let is_shown = |worker: &&WorkerView| args.all || worker.state != WorkerState::Gone;
+    let shown: Vec<WorkerView> = workers.items.iter().filter(is_shown).cloned().collect();
+    show(out, &shown)?;
+    match workers.items.len() - shown.len() {
+        0 => {}
+        1 => out.talk("1 worker is gone; `cw workers --all` shows it"),
+        gone => out.talk(&format!("{gone} workers are gone; `cw workers --all` shows them")),
+    }
+    Ok(Exit::DONE)
+}
+
+fn show(out: &mut Output, workers: &[WorkerView]) -> Result<()> {
+    if out.quiet() {
+        let ids: String = workers.iter().map(|worker| format!("{}\n", worker.id)).collect();
         out.bytes(ids.as_bytes())?;
-    } else if workers.items.is_empty() {
+    } else if workers.is_empty() {
         out.talk("no workers; start one with `cw-worker run`");
     } else {
         let paint = |column: usize, cell: &str| {
@@ -40,10 +57,10 @@ pub(crate) async fn run(_: Args, context: &mut Context) -> Result<Exit> {
             };
             (column == STATE_COLUMN).then(|| out.mark(mark, cell))
         };
-        let text = table(&workers.items, clock::now()).render(out.width(), paint);
+        let text = table(workers, clock::now()).render(out.width(), paint);
         out.bytes(text.as_bytes())?;
     }
-    Ok(Exit::DONE)
+    Ok(())
 }
 
 fn table(workers: &[WorkerView], now: Timestamp) -> Table {
@@ -58,7 +75,7 @@ fn table(workers: &[WorkerView], now: Timestamp) -> Table {
             format!("{}/{}", worker.running, worker.slots),
             format!("{} ago", age(now, worker.last_seen_at)),
             worker.version.clone(),
-            worker.confinement.join(","),
+            if worker.confinement.is_empty() { "none".to_owned() } else { worker.confinement.join(",") },
             worker.runs.join(","),
             worker.why.clone().unwrap_or_default(),
         ]);

@@ -5,8 +5,7 @@ fn ids() -> [TaskId; 3] {
 }
 
 fn pick(typed: &str) -> Result<TaskId> {
-    let part = typed.strip_prefix(TaskId::PREFIX).unwrap_or(typed);
-    choose(typed, part, ids().into_iter())
+    TASK.choose(typed, ids().into_iter())
 }
 
 #[test]

@@ -88,7 +88,10 @@ fn another_service_on_that_port_is_not_taken_for_the_coordinator() {
 fn workers_listener_is_not_taken_for_the_coordinator() {
     let peer = Peer::start(|_, _| problem("not_found", 404, "there is no such route"));
     let ran = User::of(&peer).run(&["list"]);
-    assert!(ran.code == 6 && ran.err.contains("workers' listener") && ran.err.contains("CW_COORDINATOR"), "{ran:?}");
+    assert!(
+        ran.code == 6 && ran.err.contains("that is the workers' address") && ran.err.contains("CW_COORDINATOR"),
+        "{ran:?}"
+    );
 }
 
 #[test]

@@ -76,6 +76,14 @@ fn init_writes_the_file_that_the_config_option_or_its_variable_names() {
 }
 
 #[test]
+fn variable_that_is_neither_yes_nor_no_is_refused() {
+    let user = User::of(&peer());
+    let ran = user.with("CW_JSON", "maybe").run(&["get", ID]);
+    assert!(ran.code == 2 && ran.err.contains("expected true or false"), "{ran:?}");
+    assert!(User::of(&peer()).with("CW_JSON", "").run(&["get", ID]).out.contains("completed"));
+}
+
+#[test]
 fn every_shell_gets_completions_that_it_can_read() {
     let user = User::new();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::peer::{Peer, answer};
-use crate::program::{ID, OTHER, User, binary, finish, task};
+use crate::peer::{Peer, Reply, answer, bytes};
+use crate::program::{ID, OTHER, User, binary, finish, state, task};
 
 fn page(items: Vec<Value>) -> Value {
     json!({"items": items, "next_cursor": null})
@@ -139,7 +139,8 @@ fn key_is_shown_once_or_saved_for_its_owner_alone() {
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "cwk_new\n");
     use std::os::unix::fs::PermissionsExt as _;
     assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
-    assert_eq!(user.run(&["keys", "create", "--role", "client", "--save", "key"]).code, 2);
+    let again = user.run(&["keys", "create", "--role", "client", "--save", "key"]);
+    assert!(again.code == 2 && again.err.contains("next: name another file"), "{again:?}");
     assert_eq!(peer.requests().len(), 3);
     assert_eq!(user.run(&["keys", "create", "--role", "worker"]).code, 2);
 }
@@ -155,4 +156,62 @@ fn cancel_of_several_goes_on_after_a_refusal() {
     });
     let ran = User::of(&peer).run(&["cancel", ID, OTHER]);
     assert_eq!((ran.code, peer.requests().len()), (5, 2), "{ran:?}");
+}
+
+#[test]
+fn good_ones_of_several_are_done_and_the_bad_one_is_reported() {
+    let peer = Peer::start(|request, _| match request.path.as_str() {
+        path if path.contains(OTHER) => crate::peer::problem("not_found", 404, "no such task"),
+        path if path.ends_with("events") => Reply::Stream(state(1, "completed")),
+        path if path.contains("stdout") => bytes(b"written"),
+        path if path.contains("output") => bytes(b""),
+        path if path.starts_with("/v1/tasks?") => answer(page(vec![])),
+        _ => answer(task(ID, "completed", Some("ok"))),
+    });
+    let user = User::of(&peer);
+    for (command, shown) in [("wait", "completed"), ("logs", "written"), ("cancel", "")] {
+        let ran = user.run(&[command, OTHER, ID]);
+        assert_eq!(ran.code, 3, "{ran:?}");
+        assert!(ran.out.contains(shown) && ran.err.contains(&format!("there is no task `{OTHER}`")), "{ran:?}");
+        let ran = user.run(&[command, "nonsense!", ID, "zzzzz"]);
+        assert_eq!(ran.code, 2, "{ran:?}");
+        assert!(ran.out.contains(shown) && ran.err.contains("there is no task `zzzzz`"), "{ran:?}");
+    }
+    assert_eq!(peer.asked(&format!("POST /v1/tasks/{ID}/cancel")).len(), 2);
+}
+
+#[test]
+fn list_without_a_match_does_not_say_that_there_are_no_tasks() {
+    let user = User::of(&Peer::start(|_, _| answer(page(vec![]))));
+    assert_eq!(user.run(&["list", "--repo", "r"]).err, "no tasks match\n");
+    assert!(user.run(&["list"]).err.starts_with("no tasks; send one"));
+}
+
+fn worker(last: char, state: &str) -> Value {
+    json!({"id": format!("worker_01hx5zzzzzzzzzzzzzzzzzzzz{last}"), "repos": ["r"], "version": "0.1.0", "slots": 1,
+        "running": 0, "runs": ["shell"], "confinement": [], "last_seen_at": "2026-01-01T00:00:00Z", "state": state, "why": null})
+}
+
+#[test]
+fn workers_that_are_gone_are_counted_and_shown_when_asked_for() {
+    let user = User::of(&Peer::start(|_, _| answer(page(vec![worker('1', "ready"), worker('2', "gone")]))));
+    let ran = user.run(&["workers"]);
+    assert!(ran.out.contains("zz1") && !ran.out.contains("zz2") && ran.out.contains(" none "), "{ran:?}");
+    assert_eq!(ran.err, "1 worker is gone; `cw workers --all` shows it\n");
+    assert!(user.run(&["workers", "--all"]).out.contains("zz2"));
+}
+
+#[test]
+fn part_of_a_keys_id_is_enough_to_revoke_it() {
+    let key = |last: char| {
+        json!({"id": format!("key_01hx5zzzzzzzzzzzzzzzzzzzz{last}"), "role": "client", "repos": [], "name": null,
+            "created_at": "2026-01-01T00:00:00Z", "expires_at": null, "revoked_at": null})
+    };
+    let peer = Peer::start(move |request, _| match request.method.as_str() {
+        "GET" => answer(page(vec![key('1'), key('2')])),
+        _ => answer(key('2')),
+    });
+    let ran = User::of(&peer).run(&["keys", "revoke", "01hx", "zzz2"]);
+    assert!(ran.code == 2 && ran.err.contains("could be 2 keys"), "{ran:?}");
+    assert_eq!(peer.asked("DELETE /v1/keys/key_01hx5zzzzzzzzzzzzzzzzzzzz2").len(), 1);
 }

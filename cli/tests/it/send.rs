@@ -201,6 +201,14 @@ fn words_after_the_dashes_are_arguments_of_the_code() {
 }
 
 #[test]
+fn only_failures_are_tried_again() {
+    for reason in ["ok", "cancelled", "bogus"] {
+        let said = refusal(&["--shell", "x", "--retry-on", reason]);
+        assert!(said.contains("exit_nonzero") && !said.contains(" ok,") && !said.contains(" cancelled,"), "{said}");
+    }
+}
+
+#[test]
 fn help_shows_the_defaults() {
     let help = User::new().run(&["send", "--help"]).out;
     for default in ["30s, agents 1h", "normal", "3", "0s", "10M"] {

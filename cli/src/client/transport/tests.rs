@@ -3,16 +3,22 @@ use super::*;
 #[test]
 fn addresses_are_http_or_a_socket() {
     assert!(matches!(Address::parse("http://127.0.0.1:7222").unwrap(), Address::Http(_)));
+    for bare in ["127.0.0.1:7222", "localhost:7222", "[::1]:7222"] {
+        assert_eq!(Address::parse(bare).unwrap(), Address::parse(&format!("http://{bare}")).unwrap());
+    }
     assert_eq!(Address::parse("unix:/run/cw.sock").unwrap(), Address::Unix("/run/cw.sock".into()));
     assert_eq!(Address::parse("unix:///run/cw.sock").unwrap(), Address::Unix("/run/cw.sock".into()));
-    for bad in ["", "localhost:7222", "https://localhost", "unix:relative", "http://", "ftp://x"] {
+    for bad in ["", "localhost", "localhost:http", ":7222", "https://localhost", "unix:relative", "http://", "ftp://x"]
+    {
         assert_eq!(Address::parse(bad).unwrap_err().exit, Exit::USAGE, "{bad}");
     }
 }
 
 #[test]
 fn password_in_an_address_is_refused_and_not_repeated() {
-    for address in ["http://me:hunter2@localhost", "https://me:hunter2@localhost/x"] {
+    for address in
+        ["http://me:hunter2@localhost", "https://me:hunter2@localhost/x", "me:hunter2@localhost", "me:hunter2@h:1"]
+    {
         let failure = Address::parse(address).unwrap_err();
         assert!(!format!("{failure:?}").contains("hunter2"));
     }

@@ -289,8 +289,10 @@ fn not_before(args: &Args) -> Option<Timestamp> {
 
 /// Reads the reason for which a task is tried again.
 pub(super) fn reason(word: &str) -> std::result::Result<Reason, String> {
-    Reason::from_word(word).ok_or_else(|| {
-        let words: Vec<&str> = Reason::ALL.iter().map(|reason| reason.as_str()).collect();
+    let is_failure = |reason: &Reason| ![Reason::Ok, Reason::Cancelled].contains(reason);
+    Reason::from_word(word).filter(is_failure).ok_or_else(|| {
+        let failures = Reason::ALL.iter().filter(|reason| is_failure(reason));
+        let words: Vec<&str> = failures.map(|reason| reason.as_str()).collect();
         format!("no such reason; there are {}", words.join(", "))
     })
 }
