@@ -11,6 +11,7 @@ mod follow;
 mod id_part;
 mod key_file;
 mod output;
+mod recipe;
 mod sse;
 mod table;
 mod task_id;

@@ -16,6 +16,7 @@ use crate::config::Settings;
 use crate::exit::Exit;
 use crate::failure::{Failure, Result, plain};
 use crate::key_file;
+use crate::recipe;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
@@ -190,6 +191,11 @@ impl Client {
         })
     }
 
+    /// Where the key is.
+    pub(crate) fn key_file(&self) -> &Path {
+        &self.key_file
+    }
+
     /// How long a follow tries to get the coordinator back.
     pub(crate) const fn reconnect_for(&self) -> Duration {
         self.reconnect_for
@@ -286,8 +292,7 @@ impl Client {
     /// The failure for a coordinator that is not there.
     pub(crate) fn unreachable(&self, what: &str) -> Failure {
         let message = format!("cannot reach the coordinator at {}: {what}", self.shown);
-        Failure::new(Exit::UNREACHABLE, "unreachable", message)
-            .next("start it with `cw-coordinator`, or say where it is by CW_COORDINATOR; `cw doctor` checks all of it")
+        Failure::new(Exit::UNREACHABLE, "unreachable", message).next(recipe::coordinator(&self.key_file))
     }
 
     fn foreign(&self, what: &str) -> Failure {

@@ -1,8 +1,12 @@
 //! `cw doctor`: checks everything that `cw` needs, in the order in which it is needed, and says what to do about what
 //! is wrong. Changes nothing.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
 use protocol::admin::{RepoView, WorkerView};
-use protocol::{PROTOCOL, Timestamp, WorkerState};
+use protocol::why::Why;
+use protocol::{PROTOCOL, RepoName, TaskId, TaskState, Timestamp, WorkerState};
 use serde::Serialize;
 
 use super::Context;
@@ -13,9 +17,13 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::key_file;
 use crate::output::Mark;
+use crate::recipe;
 use crate::table::span;
+use crate::waiting;
 
 const MAX_CLOCK_DIFFERENCE_MS: i64 = 5000;
+/// How many waiting tasks of a repo are looked at, which is one page.
+const NEWEST: u32 = 500;
 
 /// What `doctor` takes.
 #[derive(Debug, clap::Args)]
@@ -191,38 +199,71 @@ async fn check_access(client: &Client) -> Vec<Check> {
 
 async fn check_workers(client: &Client) -> Vec<Check> {
     match (client.workers().await, client.repos().await) {
-        (Ok(workers), Ok(repos)) => judge_workers(&workers.items, &repos.items),
+        (Ok(workers), Ok(repos)) => {
+            let blocked = find_blocked(client, &repos.items).await;
+            judge_workers(&workers.items, &repos.items, &Waiting { blocked, key_file: client.key_file() })
+        }
         (Err(failure), _) | (_, Err(failure)) => vec![Check::wrong("workers", failure)],
     }
 }
 
-fn judge_workers(workers: &[WorkerView], repos: &[RepoView]) -> Vec<Check> {
+/// What is known of the tasks that wait.
+struct Waiting<'client> {
+    /// Why a task of that repo waits that no worker can run.
+    blocked: BTreeMap<RepoName, Why>,
+    key_file: &'client Path,
+}
+
+/// Asks for each repo why its newest and its oldest waiting task wait.
+async fn find_blocked(client: &Client, repos: &[RepoView]) -> BTreeMap<RepoName, Why> {
+    let mut blocked = BTreeMap::new();
+    for repo in repos.iter().filter(|repo| repo.queued > 0 && !repo.paused) {
+        let filters = vec![("repo", repo.repo.to_string()), ("state", TaskState::Queued.as_str().to_owned())];
+        let Ok(page) = client.tasks(&TaskQuery { filters, limit: NEWEST, cursor: None }).await else { continue };
+        let ends: BTreeSet<TaskId> =
+            page.items.first().into_iter().chain(page.items.last()).map(|task| task.row.id).collect();
+        for id in ends {
+            if let Some(why) = waiting::ask(client, id).await.filter(waiting::needs_a_person) {
+                blocked.insert(repo.repo.clone(), why);
+            }
+        }
+    }
+    blocked
+}
+
+fn judge_workers(workers: &[WorkerView], repos: &[RepoView], waiting: &Waiting<'_>) -> Vec<Check> {
     let ready: Vec<&WorkerView> = workers.iter().filter(|worker| worker.state == WorkerState::Ready).collect();
     if ready.is_empty() {
+        let repo = repos.iter().find(|repo| repo.queued > 0).map_or("REPO", |repo| repo.repo.as_str());
         let failure = Failure::new(Exit::FAILED, "no_worker", "none is ready, so no task starts");
-        return vec![Check::wrong(
-            "workers",
-            failure.next("start one with `cw-worker run`; `cw workers` shows those that left"),
-        )];
+        return vec![Check::wrong("workers", failure.next(recipe::worker(repo, waiting.key_file)))];
     }
     let mut checks = vec![Check::ok("workers", format!("{} ready", ready.len()))];
-    for repo in repos {
-        let serving = ready.iter().filter(|worker| worker.repos.contains(&repo.repo)).count();
-        let name = &repo.repo;
-        checks.push(match (serving, repo.queued, repo.paused) {
-            (_, queued, true) => Check::note("repo", format!("{name} is paused; waiting tasks {queued}")),
-            (0, 0, false) => Check::note("repo", format!("{name} has no ready worker; no task waits")),
-            (0, queued, false) => {
-                let message = format!("{name} has no ready worker; waiting tasks {queued}");
-                let next = format!("start one with `CW_REPO={name} cw-worker run`");
-                Check::wrong("repo", Failure::new(Exit::FAILED, "no_worker", message).next(next))
-            }
-            (serving, queued, false) => {
-                Check::ok("repo", format!("{name}: ready workers {serving}, waiting tasks {queued}"))
-            }
-        });
-    }
+    checks.extend(repos.iter().map(|repo| judge_repo(repo, &ready, waiting)));
     checks
+}
+
+fn judge_repo(repo: &RepoView, ready: &[&WorkerView], waiting: &Waiting<'_>) -> Check {
+    let serving = ready.iter().filter(|worker| worker.repos.contains(&repo.repo)).count();
+    let (name, queued) = (&repo.repo, repo.queued);
+    if repo.paused {
+        return Check::note("repo", format!("{name} is paused; waiting tasks {queued}"));
+    }
+    match (serving, queued, waiting.blocked.get(name)) {
+        (0, 0, _) => Check::note("repo", format!("{name} has no ready worker; no task waits")),
+        (0, queued, _) => {
+            let message = format!("{name} has no ready worker; waiting tasks {queued}");
+            let failure = Failure::new(Exit::FAILED, "no_worker", message);
+            Check::wrong("repo", failure.next(recipe::worker(name.as_str(), waiting.key_file)))
+        }
+        (_, queued, Some(why)) => {
+            let message = format!("{name}: {}; waiting tasks {queued}", why.summary);
+            Check::wrong("repo", Failure { next: why.next.clone(), ..Failure::new(Exit::FAILED, "no_worker", message) })
+        }
+        (serving, queued, None) => {
+            Check::ok("repo", format!("{name}: ready workers {serving}, waiting tasks {queued}"))
+        }
+    }
 }
 
 #[cfg(test)]

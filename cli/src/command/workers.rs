@@ -8,6 +8,7 @@ use crate::clock;
 use crate::exit::Exit;
 use crate::failure::Result;
 use crate::output::{Mark, Output};
+use crate::recipe;
 use crate::table::{Table, age};
 
 const STATE_COLUMN: usize = 1;
@@ -25,7 +26,8 @@ pub(crate) struct Args {
 
 /// Lists workers.
 pub(crate) async fn run(args: Args, context: &mut Context) -> Result<Exit> {
-    let workers = context.connect()?.workers().await?;
+    let client = context.connect()?;
+    let workers = client.workers().await?;
     let out = &mut context.out;
     if out.json() {
         out.value(&workers)?;
@@ -33,7 +35,11 @@ pub(crate) async fn run(args: Args, context: &mut Context) -> Result<Exit> {
     }
     let is_shown = |worker: &&WorkerView| args.all || worker.state != WorkerState::Gone;
     let shown: Vec<WorkerView> = workers.items.iter().filter(is_shown).cloned().collect();
-    show(out, &shown)?;
+    if shown.is_empty() && !out.quiet() {
+        out.talk(&format!("no workers; start one: {}", recipe::worker("REPO", client.key_file())));
+    } else {
+        show(out, &shown)?;
+    }
     match workers.items.len() - shown.len() {
         0 => {}
         1 => out.talk("1 worker is gone; `cw workers --all` shows it"),
@@ -46,8 +52,6 @@ fn show(out: &mut Output, workers: &[WorkerView]) -> Result<()> {
     if out.quiet() {
         let ids: String = workers.iter().map(|worker| format!("{}\n", worker.id)).collect();
         out.bytes(ids.as_bytes())?;
-    } else if workers.is_empty() {
-        out.talk("no workers; start one with `cw-worker run`");
     } else {
         let paint = |column: usize, cell: &str| {
             let mark = match cell {

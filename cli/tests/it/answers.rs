@@ -165,3 +165,48 @@ fn doctor_is_content_when_all_is_well() {
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(ran.out.contains("role admin") && !ran.out.contains('✗'), "{ran:?}");
 }
+
+#[test]
+fn doctor_finds_tasks_that_no_worker_can_run() {
+    let peer = Peer::start(|request, _| {
+        answer(match request.route().as_str() {
+            "GET /version" => serde_json::json!({"version": "0.1.0", "protocol": 1, "oldest_protocol": 1}),
+            "GET /v1/workers" => {
+                serde_json::json!({"items": [{"id": "worker_01hx5zzzzzzzzzzzzzzzzzzzz1", "repos": ["r"], "version": "0.1.0",
+                "slots": 1, "running": 0, "runs": [], "confinement": [], "last_seen_at": "2026-01-01T00:00:00Z", "state": "ready", "why": null}],
+                "next_cursor": null})
+            }
+            "GET /v1/repos" => {
+                serde_json::json!({"items": [{"repo": "r", "agent": null, "max_running": null, "paused": false, "queued": 1, "running": 0}],
+                "next_cursor": null})
+            }
+            "GET /v1/tasks" => serde_json::json!({"items": [task(ID, "queued", None)], "next_cursor": null}),
+            route if route.ends_with("/why") => {
+                serde_json::json!({"state": "queued", "code": "no_fitting_worker", "summary": "no worker runs javascript", "next": "install node"})
+            }
+            _ => serde_json::json!({"items": [], "next_cursor": null}),
+        })
+    });
+    let ran = User::of(&peer).run(&["doctor"]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.out.contains("✗ repo        r: no worker runs javascript; waiting tasks 1\n"), "{}", ran.out);
+    assert!(ran.out.contains("next: install node"), "{}", ran.out);
+}
+
+#[test]
+fn hint_for_what_is_missing_is_the_whole_recipe() {
+    let peer = Peer::start(|_, _| answer(serde_json::json!({"items": [], "next_cursor": null})));
+    let user = User::of(&peer);
+    let said = user.run(&["workers"]).err;
+    for part in ["cw keys create --role worker --repo REPO --save FILE", "CW_REPO=REPO CW_KEY_FILE=FILE cw-worker run"]
+    {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let key = user.write(".quickstart/admin.key", "cwk_x");
+    set_mode(&key, 0o600);
+    let key = key.to_str().unwrap();
+    let said = user.run(&["--key-file", key, "workers"]).err;
+    assert!(said.contains("run scripts/quickstart again") && !said.contains("cw-worker"), "{said}");
+    let said = user.run(&["--key-file", key, "--coordinator", "127.0.0.1:1", "list"]).err;
+    assert!(said.contains("run scripts/quickstart again"), "{said}");
+}

@@ -22,7 +22,8 @@ fn worker(state: WorkerState, repo: &str) -> WorkerView {
 }
 
 fn verdicts(workers: &[WorkerView], repos: &[RepoView]) -> Vec<Verdict> {
-    judge_workers(workers, repos).iter().map(|check| check.verdict).collect()
+    let waiting = Waiting { blocked: BTreeMap::new(), key_file: Path::new("key") };
+    judge_workers(workers, repos, &waiting).iter().map(|check| check.verdict).collect()
 }
 
 #[test]
