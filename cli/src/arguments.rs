@@ -113,6 +113,6 @@ pub(crate) enum Command {
     Init(command::init::Args),
     /// Print the completions of a shell
     Completions(command::completions::Args),
-    /// Print the manual page, or write one page for each command
+    /// Show the manual page, or write one page for each command
     Man(command::man::Args),
 }

@@ -97,11 +97,14 @@ fn every_shell_gets_completions_that_it_can_read() {
 #[test]
 fn manual_has_a_page_for_each_command() {
     let user = User::new();
-    assert!(user.run(&["man"]).out.contains(".TH cw 1"));
+    let page = user.run(&["man"]).out;
+    assert!(page.contains(".TH cw 1") && page.contains(".SH \"EXIT CODES\"\n") && !page.contains("EXTRA"), "{page}");
     assert_eq!(user.run(&["man", "pages"]).code, 0);
     for page in ["cw.1", "cw-send.1", "cw-keys-create.1"] {
         assert!(user.home.path().join("pages").join(page).exists(), "{page}");
     }
+    let send = std::fs::read_to_string(user.home.path().join("pages/cw-send.1")).unwrap();
+    assert!(send.contains(".SH EXAMPLES\n") && !send.contains("EXTRA"), "{send}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What reaches a terminal. `script` makes one.
 
 use crate::peer::{Peer, Reply, answer, bytes};
-use crate::program::{ID, User, binary, finish, output, state, task};
+use crate::program::{ID, User, binary, finish, output, set_mode, state, task};
 
 const HOSTILE: &str = "\x1b]0;owned\x07\x1b[2Jred\u{202e}\u{9b}31m\rcover\n";
 
@@ -73,4 +73,23 @@ fn live_line_shows_that_something_happens() {
     });
     let shown = on_terminal(&User::of(&peer), "send --wait --wait-timeout 600ms r --shell x");
     assert!(shown.contains(&format!("{ID} running · 0s")) && shown.contains("\x1b[K"), "{shown:?}");
+}
+
+#[test]
+fn manual_on_a_terminal_is_shown_by_man_where_there_is_one() {
+    let user = User::new();
+    let man = user.write("bin/man", "#!/bin/sh\necho \"man $*: $(grep -c '^.TH cw 1')\"\n");
+    set_mode(&man, 0o755);
+    let path = format!("{}:/usr/bin:/bin", man.parent().unwrap().display());
+    let user = user.with("PATH", &path);
+    assert_eq!(on_terminal(&user, "man"), "man -l -: 1\n");
+    user.write("bin/man", "#!/bin/sh\nexit 1\n");
+    assert!(on_terminal(&user, "man").contains(".TH cw 1"));
+}
+
+#[test]
+fn talk_about_what_was_sent_is_for_terminals() {
+    let user = User::of(&Peer::start(|_, _| answer(task(ID, "queued", None))));
+    assert!(on_terminal(&user, "send r --shell x").contains("sent to rhizome; follow it"));
+    assert_eq!(user.run(&["send", "r", "--shell", "x"]).err, "");
 }
