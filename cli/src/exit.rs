@@ -14,7 +14,7 @@ Exit codes:
     6  the coordinator cannot be reached, or is in trouble
     7  the task was cancelled
     8  a quota or a budget was used up
-  124  the wait ran out; the task goes on
+  124  the wait ran out; the task is left as it is
   130  interrupted (143: terminated); a task that was followed goes on
   141  the reader of the output went away";
 
