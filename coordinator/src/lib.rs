@@ -100,11 +100,12 @@ async fn open_queue(config: &Config, state: &StateDir, shutdown: Shutdown) -> an
 /// Reads the keys. The first start makes one, for the operator of this machine.
 async fn open_keys(queue: &Queue, state: &StateDir) -> anyhow::Result<Keys> {
     let keys = Keys::new(queue.store.keys().await?);
-    let is_usable = |key: &KeyView| key.role == Role::Admin && key.revoked_at.is_none();
+    let now = queue.clock.now();
+    let is_expired = |key: &KeyView| key.expires_at.is_some_and(|at| at <= now.wall);
+    let is_usable = |key: &KeyView| key.role == Role::Admin && key.revoked_at.is_none() && !is_expired(key);
     if keys.list().iter().any(is_usable) {
         return Ok(keys);
     }
-    let now = queue.clock.now();
     let secret = key::new_secret()?;
     let hash = key::hash(secret.as_bytes());
     let admin = KeyView {

@@ -73,7 +73,7 @@ impl Queue {
         key: KeyId,
         is_welcome: impl Fn() -> bool,
     ) -> Result<Option<LeaseGrant>> {
-        self.workers.seen(&request.worker, &request.repos, self.clock.now().at);
+        self.workers.seen(&request, key, self.clock.now().at)?;
         if request.worker.state != WorkerState::Ready {
             return Ok(None);
         }
@@ -231,7 +231,7 @@ impl Queue {
                 return Ok(task);
             }
             let woken = async {
-                tokio::select! { () = watch.changed() => {} () = self.shutdown.requested() => {} }
+                tokio::select! { () = watch.state_changed() => {} () = self.shutdown.requested() => {} }
             };
             if timeout_at(deadline, woken).await.is_err() {
                 return Ok(task);

@@ -19,7 +19,7 @@ use crate::lifecycle::{Change, Holder, Rejected, Task};
 use sqlite::Sqlite;
 pub use types::{
     Appended, Ask, Durability, Filter, Idempotency, Kept, Leased, ListedTask, NewTask, Notice, OutputPart, Prune,
-    StoreError, StoredEvent, StoredTask, StoredWorker, Submitted, Target, Ttls, Updated, WaitingFacts,
+    StoreError, StoredEvent, StoredTask, StoredWorker, Submitted, Target, TaskEvents, Ttls, Updated, WaitingFacts,
 };
 
 /// A place to keep tasks.
@@ -63,7 +63,7 @@ operations! {
     /// A page of tasks, newest first, with the cursor of the next.
     fn list(filter: Filter) -> (Vec<ListedTask>, Option<i64>);
     /// Events of a task after a number, in order.
-    fn events(id: TaskId, after: u64, limit: u32) -> Vec<StoredEvent>;
+    fn events(id: TaskId, after: u64, limit: u32) -> TaskEvents;
     /// State changes of all tasks after a number, in order.
     fn feed(repos: Vec<RepoName>, after: u64, limit: u32) -> Vec<StoredEvent>;
     /// The number of the newest state change.

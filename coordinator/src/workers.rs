@@ -5,14 +5,14 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use protocol::admin::WorkerView;
-use protocol::{RepoName, Timestamp, WorkerId, WorkerInfo, WorkerState};
+use protocol::{KeyId, LeaseRequest, Timestamp, WorkerId, WorkerState};
 
 use crate::store::StoredWorker;
 
 /// A worker that was not heard of for so long is gone: it polls each minute, and renews more often.
 const GONE_AFTER_MS: i64 = 90_000;
-/// Workers that are remembered at most; a hostile one could invent any number.
-const MAX_WORKERS: usize = 10_000;
+/// Workers of one key that are remembered at most; a hostile one could invent any number.
+const MAX_OF_KEY: usize = 256;
 
 /// Everyone who was heard of.
 #[derive(Default)]
@@ -20,8 +20,15 @@ pub struct Workers(Mutex<HashMap<WorkerId, Known>>);
 
 struct Known {
     worker: StoredWorker,
+    /// The key that first spoke for it; none after a restart, until one does.
+    key: Option<KeyId>,
     is_saved: bool,
 }
+
+/// A worker's id that another key spoke for first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("this worker's id is used with another key")]
+pub struct NotItsKey;
 
 impl Workers {
     fn lock(&self) -> MutexGuard<'_, HashMap<WorkerId, Known>> {
@@ -32,18 +39,25 @@ impl Workers {
     pub fn remember(&self, workers: Vec<StoredWorker>) {
         let mut known = self.lock();
         for worker in workers {
-            known.insert(worker.info.id, Known { worker, is_saved: true });
+            known.insert(worker.info.id, Known { worker, key: None, is_saved: true });
         }
     }
 
     /// A worker asked for work, and said who it is.
-    pub fn seen(&self, info: &WorkerInfo, repos: &[RepoName], now: Timestamp) {
+    ///
+    /// # Errors
+    /// When the id is another's: nobody may speak for a worker but with its key.
+    pub fn seen(&self, request: &LeaseRequest, key: KeyId, now: Timestamp) -> Result<(), NotItsKey> {
         let mut known = self.lock();
-        if known.len() >= MAX_WORKERS && !known.contains_key(&info.id) {
-            forget_oldest(&mut known);
+        let info = &request.worker;
+        match known.get(&info.id) {
+            Some(other) if other.key.is_some_and(|first| first != key) => return Err(NotItsKey),
+            Some(_) => {}
+            None => forget_oldest(&mut known, key),
         }
-        let worker = StoredWorker { info: info.clone(), repos: repos.to_vec(), last_seen_at: now };
-        known.insert(info.id, Known { worker, is_saved: false });
+        let worker = StoredWorker { info: info.clone(), repos: request.repos.clone(), last_seen_at: now };
+        known.insert(info.id, Known { worker, key: Some(key), is_saved: false });
+        Ok(())
     }
 
     /// A worker spoke of one of its leases.
@@ -68,21 +82,33 @@ impl Workers {
 
     /// All of them as an operator sees them, newest first, with how many attempts each has.
     pub fn views(&self, running: &[WorkerId], now: Timestamp) -> Vec<WorkerView> {
+        let mut attempts = HashMap::<WorkerId, u32>::new();
+        for worker in running {
+            *attempts.entry(*worker).or_default() += 1;
+        }
         let known = self.lock();
-        let mut views: Vec<_> = known.values().map(|known| view(&known.worker, running, now)).collect();
+        let view = |known: &Known| {
+            let running = attempts.get(&known.worker.info.id).copied().unwrap_or(0);
+            view(&known.worker, running, now)
+        };
+        let mut views: Vec<_> = known.values().map(view).collect();
         views.sort_by_key(|view| std::cmp::Reverse(view.id));
         views
     }
 }
 
-fn forget_oldest(known: &mut HashMap<WorkerId, Known>) {
-    let oldest = known.values().min_by_key(|known| known.worker.last_seen_at).map(|known| known.worker.info.id);
-    if let Some(oldest) = oldest {
+/// Makes room for one more worker of a key.
+fn forget_oldest(known: &mut HashMap<WorkerId, Known>, key: KeyId) {
+    let of_key = || known.values().filter(|known| known.key == Some(key));
+    if of_key().count() < MAX_OF_KEY {
+        return;
+    }
+    if let Some(oldest) = of_key().min_by_key(|known| known.worker.last_seen_at).map(|known| known.worker.info.id) {
         known.remove(&oldest);
     }
 }
 
-fn view(worker: &StoredWorker, running: &[WorkerId], now: Timestamp) -> WorkerView {
+fn view(worker: &StoredWorker, running: u32, now: Timestamp) -> WorkerView {
     let info = &worker.info;
     let silent_ms = now.ms_since(worker.last_seen_at);
     let (state, why) = match info.state {
@@ -92,17 +118,74 @@ fn view(worker: &StoredWorker, running: &[WorkerId], now: Timestamp) -> WorkerVi
         }
         state @ (WorkerState::Ready | WorkerState::Draining) => (state, info.why.clone()),
     };
-    let running = running.iter().filter(|id| **id == info.id).count();
     WorkerView {
         id: info.id,
         repos: worker.repos.clone(),
         version: info.version.clone(),
         slots: info.slots,
-        running: u32::try_from(running).unwrap_or(u32::MAX),
+        running,
         runs: info.runs.clone(),
         confinement: info.confinement.clone(),
         last_seen_at: worker.last_seen_at,
         state,
         why,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::{KeyId, LeaseRequest, Timestamp, WorkerId, WorkerInfo, WorkerState};
+
+    use super::{MAX_OF_KEY, NotItsKey, Workers};
+
+    fn request(number: u128) -> LeaseRequest {
+        let worker = WorkerInfo {
+            id: WorkerId::new(0, number),
+            version: String::new(),
+            runs: Vec::new(),
+            confinement: Vec::new(),
+            slots: 1,
+            state: WorkerState::Ready,
+            why: None,
+        };
+        LeaseRequest { worker, repos: Vec::new(), wait_s: 0 }
+    }
+
+    fn at(ms: i64) -> Timestamp {
+        Timestamp::from_ms(ms)
+    }
+
+    #[test]
+    fn nobody_speaks_for_a_worker_but_with_its_key() {
+        let workers = Workers::default();
+        workers.seen(&request(1), KeyId::new(0, 1), at(0)).unwrap();
+        let mut gone = request(1);
+        gone.worker.state = WorkerState::Gone;
+        assert_eq!(workers.seen(&gone, KeyId::new(0, 2), at(1)), Err(NotItsKey));
+        assert_eq!(workers.views(&[], at(2))[0].state, WorkerState::Ready);
+        workers.seen(&gone, KeyId::new(0, 1), at(3)).unwrap();
+        assert_eq!(workers.views(&[], at(4))[0].state, WorkerState::Gone);
+    }
+
+    #[test]
+    fn one_key_fills_only_its_own_room() {
+        let workers = Workers::default();
+        workers.seen(&request(0), KeyId::new(0, 1), at(0)).unwrap();
+        for number in 1..=2 * MAX_OF_KEY as u128 {
+            workers.seen(&request(number), KeyId::new(0, 2), at(1)).unwrap();
+        }
+        let views = workers.views(&[], at(2));
+        assert_eq!(views.len(), MAX_OF_KEY + 1);
+        assert!(views.iter().any(|view| view.id == WorkerId::new(0, 0)), "another key's worker is still known");
+    }
+
+    #[test]
+    fn a_worker_that_was_not_heard_of_for_long_is_gone() {
+        let workers = Workers::default();
+        workers.seen(&request(1), KeyId::new(0, 1), at(0)).unwrap();
+        assert_eq!(workers.views(&[], at(90_000))[0].state, WorkerState::Ready);
+        assert_eq!(workers.views(&[], at(90_001))[0].state, WorkerState::Gone);
+        workers.heard_of(WorkerId::new(0, 1), at(90_002));
+        assert_eq!(workers.views(&[WorkerId::new(0, 1)], at(90_003))[0].running, 1);
     }
 }

@@ -82,6 +82,24 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
+/// Cuts a text to so many characters, and shows that it was.
+fn cut(text: &mut String, chars: usize) {
+    if let Some((end, _)) = text.char_indices().nth(chars) {
+        text.truncate(end);
+        text.push('…');
+    }
+}
+
+/// Cuts words to so many characters in all; the last that is kept may be cut itself.
+fn cut_words(words: &mut Vec<String>, mut chars: usize) {
+    words.retain_mut(|word| {
+        let is_kept = chars > 0;
+        cut(word, chars);
+        chars = chars.saturating_sub(word.chars().count().max(1));
+        is_kept
+    });
+}
+
 /// What is run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
@@ -287,6 +305,23 @@ impl Spec {
         words.into_iter().collect::<Vec<_>>().join(" ")
     }
 
+    /// About how many bytes it takes to keep.
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        let content = |content: &Content| match content {
+            Content::Text(text) => text.len(),
+            Content::Base64(encoded) => encoded.base64.len(),
+        };
+        let code = match &self.run {
+            Run::Python { code } | Run::Javascript { code } | Run::Shell { code } => code.len(),
+            Run::Command { argv } => argv.iter().map(String::len).sum(),
+            Run::Agent { prompt, .. } => prompt.len(),
+        };
+        let files: usize = self.files.values().map(content).sum();
+        let words: usize = self.args.iter().chain(self.env.values()).map(String::len).sum();
+        code + files + words + self.stdin.as_ref().map_or(0, content)
+    }
+
     /// Seconds from process start to the deadline, by the spec or by default.
     #[must_use]
     pub fn timeout_s(&self) -> u32 {
@@ -299,16 +334,17 @@ impl Spec {
         self.max_attempts.unwrap_or(DEFAULT_MAX_ATTEMPTS)
     }
 
-    /// The spec as a list shows it: without code, files and stdin, the prompt cut to its beginning.
+    /// The spec as a list shows it: without code, files, stdin and variables, prompt and arguments cut to their
+    /// beginning.
     #[must_use]
     pub fn brief(&self) -> Self {
-        const PROMPT_CHARS: usize = 500;
-        let mut brief = Self { stdin: None, event: None, files: BTreeMap::new(), ..self.clone_without_bulk() };
-        if let Run::Agent { prompt, .. } = &mut brief.run
-            && let Some((end, _)) = prompt.char_indices().nth(PROMPT_CHARS)
-        {
-            prompt.truncate(end);
-            prompt.push('…');
+        const CHARS: usize = 500;
+        let mut brief = self.clone_without_bulk();
+        cut_words(&mut brief.args, CHARS);
+        match &mut brief.run {
+            Run::Agent { prompt, .. } => cut(prompt, CHARS),
+            Run::Command { argv } => cut_words(argv, CHARS),
+            Run::Python { .. } | Run::Javascript { .. } | Run::Shell { .. } => {}
         }
         brief
     }
@@ -322,7 +358,6 @@ impl Spec {
         };
         Self {
             args: self.args.clone(),
-            env: self.env.clone(),
             session: self.session.clone(),
             session_mode: self.session_mode,
             priority: self.priority,

@@ -152,3 +152,14 @@ fn a_brief_spec_has_no_bulk() {
     assert!(brief.get("stdin").is_none() && brief.get("files").is_none());
     assert_eq!(brief["labels"]["k"], "v");
 }
+
+#[test]
+fn a_brief_spec_stays_small_whatever_was_submitted() {
+    let long = spec(&json!({
+        "repo": "r", "run": {"kind": "command", "argv": vec!["ä".repeat(1_000); 500]}, "args": vec!["x".repeat(900); 1_000],
+        "env": {"A": "x".repeat(100_000)},
+    }))
+    .unwrap();
+    let brief = serde_json::to_string(&long.brief()).unwrap();
+    assert!(brief.len() < 4_096, "{} bytes", brief.len());
+}

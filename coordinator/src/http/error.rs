@@ -35,7 +35,7 @@ impl From<StoreError> for Refusal {
             StoreError::NotFound => Self::new(Code::NotFound, detail),
             StoreError::Rejected(Rejected::LeaseLost) => Self::new(Code::LeaseLost, detail),
             StoreError::Rejected(Rejected::AlreadyDone(_)) => Self::new(Code::AlreadyDone, detail),
-            StoreError::Rejected(Rejected::NotQueued) => Self::new(Code::Conflict, detail),
+            StoreError::Rejected(Rejected::NotQueued) | StoreError::NotItsKey(_) => Self::new(Code::Conflict, detail),
             StoreError::EventGap { expected } => {
                 let mut refusal = Self::new(Code::EventGap, detail);
                 refusal.0.expected = Some(expected);

@@ -23,6 +23,8 @@ use crate::store::StoredEvent;
 const PAGE: u32 = 256;
 /// A stream that is silent for longer may be cut by whatever is in between.
 pub const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// How long a client may take to read what it was sent; one that resumes loses nothing.
+const SLOWEST_READ: Duration = Duration::from_secs(60);
 /// What is said then; clients pass over it.
 pub const COMMENT: &str = ": still here\n\n";
 
@@ -74,9 +76,9 @@ fn after(headers: &HeaderMap, query: &mut Query) -> Result<Option<u64>, Refusal>
 /// The way to a client; it is closed when the client is gone.
 type Pieces = tokio::sync::mpsc::Sender<Result<Bytes, std::convert::Infallible>>;
 
-/// Answers with what a teller sends, a few pieces ahead of the client at most.
+/// Answers with what a teller sends, a piece ahead of the client at most.
 fn stream<Telling: Future<Output = ()> + Send + 'static>(tell: impl FnOnce(Pieces) -> Telling) -> Response {
-    let (pieces, told) = tokio::sync::mpsc::channel(4);
+    let (pieces, told) = tokio::sync::mpsc::channel(1);
     tokio::spawn(tell(pieces));
     let mut response = Body::from_stream(ReceiverStream::new(told)).into_response();
     let headers = response.headers_mut();
@@ -85,8 +87,9 @@ fn stream<Telling: Future<Output = ()> + Send + 'static>(tell: impl FnOnce(Piece
     response
 }
 
+/// False when the client is gone, or reads so slowly that it may as well be.
 async fn say(pieces: &Pieces, text: String) -> bool {
-    pieces.send(Ok(text.into())).await.is_ok()
+    matches!(tokio::time::timeout(SLOWEST_READ, pieces.send(Ok(text.into()))).await, Ok(Ok(())))
 }
 
 /// A stream that goes on after its key was taken back would tell what nobody may hear any more.
@@ -97,27 +100,22 @@ fn may_hear(app: &App, caller: &Caller) -> bool {
 async fn tell_task(app: &App, caller: &Caller, id: TaskId, mut after: u64, pieces: &Pieces) {
     let mut watch = app.queue.wakeup.watch(id);
     loop {
-        let Ok(events) = app.queue.store.events(id, after, PAGE).await else { return };
         if !may_hear(app, caller) {
             return;
         }
-        let is_last = events.last().is_some_and(|event| event.is_last);
-        let is_more = events.len() == PAGE as usize;
-        after = events.last().map_or(after, |event| event.number);
-        if !events.is_empty() && !say(pieces, framed(&events)).await || is_last {
-            return;
+        let Ok(page) = app.queue.store.events(id, after, PAGE).await else { return };
+        if page.events.is_empty() {
+            // A client that saw the last state already gets an empty stream.
+            if page.is_over || !wait(app, pieces, watch.changed()).await {
+                return;
+            }
+            continue;
         }
-        if !is_more && (is_over(app, id, after).await || !wait(app, pieces, watch.changed()).await) {
+        after = page.events.last().map_or(after, |event| event.number);
+        if !say(pieces, framed(&page.events)).await || page.is_over {
             return;
         }
     }
-}
-
-/// A client that saw the last state already gets an empty stream.
-async fn is_over(app: &App, id: TaskId, after: u64) -> bool {
-    let Ok(Some(task)) = app.queue.store.task(id).await else { return true };
-    // What came between the two looks is told by another round.
-    task.row.state.is_done() && app.queue.store.events(id, after, 1).await.is_ok_and(|more| more.is_empty())
 }
 
 async fn tell_all(app: &App, caller: &Caller, repos: Vec<RepoName>, mut after: u64, pieces: &Pieces) {
@@ -127,7 +125,7 @@ async fn tell_all(app: &App, caller: &Caller, repos: Vec<RepoName>, mut after: u
         if !may_hear(app, caller) {
             return;
         }
-        let is_more = events.len() == PAGE as usize;
+        let is_more = !events.is_empty();
         after = events.last().map_or(after, |event| event.number);
         let wanted: Vec<_> = events.into_iter().filter(|event| !event.data.is_empty()).collect();
         if !wanted.is_empty() && !say(pieces, framed(&wanted)).await {

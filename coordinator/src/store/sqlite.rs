@@ -27,7 +27,7 @@ use rusqlite::{Connection, OpenFlags};
 use super::migrate::{STEPS, migrate};
 use super::types::{
     Appended, Ask, Durability, Filter, Kept, Leased, ListedTask, NewTask, Notice, OutputPart, Prune, StoreError,
-    StoredEvent, StoredTask, StoredWorker, Submitted, Target, Ttls, Updated, WaitingFacts,
+    StoredEvent, StoredTask, StoredWorker, Submitted, Target, TaskEvents, Ttls, Updated, WaitingFacts,
 };
 use crate::clock::Now;
 use crate::key::KeyHash;
@@ -72,7 +72,8 @@ impl Sqlite {
     }
 
     pub(super) async fn submit(&self, new: NewTask, now: Now) -> Result<Submitted> {
-        self.writer.run(Durability::Power, move |db| submit::submit(db, &new, now)).await
+        let bytes = new.spec.weight();
+        self.writer.run_large(Durability::Power, bytes, move |db| submit::submit(db, &new, now)).await
     }
 
     pub(super) async fn lease(&self, ask: Ask, now: Now) -> Result<Option<Leased>> {
@@ -84,7 +85,8 @@ impl Sqlite {
     }
 
     pub(super) async fn append(&self, holder: Holder, events: Vec<WorkerEvent>, now: Now) -> Result<Appended> {
-        self.writer.run(Durability::Process, move |db| events::append(db, holder, events, now)).await
+        let bytes = events.iter().map(events::weight).sum();
+        self.writer.run_large(Durability::Process, bytes, move |db| events::append(db, holder, events, now)).await
     }
 
     pub(super) async fn tend(&self, now: Now) -> Result<Kept> {
@@ -107,7 +109,7 @@ impl Sqlite {
         self.readers.run(move |db| read::list(db, &filter)).await
     }
 
-    pub(super) async fn events(&self, id: TaskId, after: u64, limit: u32) -> Result<Vec<StoredEvent>> {
+    pub(super) async fn events(&self, id: TaskId, after: u64, limit: u32) -> Result<TaskEvents> {
         self.readers.run(move |db| events::after(db, id, after, limit)).await
     }
 
@@ -183,11 +185,12 @@ fn configure(db: &Connection) -> rusqlite::Result<()> {
     db.pragma_update(None, "temp_store", "MEMORY")
 }
 
-/// The newest instant that is stored, found by the ends of two indexes.
+/// The newest instant that is stored, found by the ends of two indexes and by what runs.
 fn newest_instant(db: &Connection) -> rusqlite::Result<Option<Timestamp>> {
     let newest: Option<i64> = db.query_row(
         "SELECT max(coalesce((SELECT created_at FROM tasks ORDER BY seq DESC LIMIT 1), 0), \
-         coalesce((SELECT max(finished_at) FROM tasks WHERE state = 2), 0))",
+         coalesce((SELECT max(finished_at) FROM tasks WHERE state = 2), 0), \
+         coalesce((SELECT max(started_at) FROM tasks WHERE state = 1), 0))",
         [],
         |row| row.get(0),
     )?;
@@ -206,12 +209,14 @@ pub(super) fn backup(database: &Path, to: &Path) -> anyhow::Result<()> {
 
 /// Copies everything that is committed; the copy appears whole or not at all.
 pub(super) fn copy(db: &Connection, to: &Path) -> anyhow::Result<()> {
-    let partial = to.with_extension("partial");
+    let mut partial = to.as_os_str().to_owned();
+    partial.push(".partial");
+    let partial = std::path::PathBuf::from(partial);
     let _ = std::fs::remove_file(&partial);
     let mut target = Connection::open(&partial).with_context(|| format!("creating {}", partial.display()))?;
-    let copied = rusqlite::backup::Backup::new(db, &mut target)
-        .and_then(|backup| backup.run_to_completion(1_000, Duration::ZERO, None));
-    let copied = copied.map_err(anyhow::Error::from).and_then(|()| {
+    // In one step: between two, every write would begin the copy anew. Nobody waits for it in WAL mode.
+    let copied = rusqlite::backup::Backup::new(db, &mut target).and_then(|backup| backup.step(-1));
+    let copied = copied.map_err(anyhow::Error::from).and_then(|_| {
         drop(target);
         std::fs::File::open(&partial)?.sync_all()?;
         Ok(std::fs::rename(&partial, to)?)

@@ -18,6 +18,9 @@ pub enum StoreError {
     /// The rules refused it.
     #[error(transparent)]
     Rejected(#[from] Rejected),
+    /// Another key speaks for this worker.
+    #[error(transparent)]
+    NotItsKey(#[from] crate::workers::NotItsKey),
     /// Events are missing before these.
     #[error("events are missing: expected number {expected}")]
     EventGap {
@@ -224,8 +227,14 @@ pub struct StoredEvent {
     pub kind: &'static str,
     /// The `data:` of a stream, JSON.
     pub data: String,
-    /// Whether it is the task's last.
-    pub is_last: bool,
+}
+
+/// Events of a task, a page of them.
+pub struct TaskEvents {
+    /// The events, in order.
+    pub events: Vec<StoredEvent>,
+    /// Whether the task is done and has no more.
+    pub is_over: bool,
 }
 
 /// A piece of the newest attempt's output.

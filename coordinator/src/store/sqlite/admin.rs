@@ -8,6 +8,9 @@ use super::submit::repo_id;
 use crate::key::KeyHash;
 use crate::store::types::{StoreError, StoredWorker};
 
+/// Workers that are remembered over a restart at most.
+const MAX_WORKERS: u32 = 2_000;
+
 fn corrupt(error: impl std::fmt::Display) -> StoreError {
     StoreError::Corrupt(error.to_string())
 }
@@ -129,6 +132,10 @@ pub(super) fn save_workers(db: &Connection, workers: &[StoredWorker]) -> Result<
         let repos = serde_json::to_string(&worker.repos).map_err(corrupt)?;
         statement.execute((worker.info.id.to_bytes(), info, repos, worker.last_seen_at.as_ms()))?;
     }
+    db.prepare_cached(
+        "DELETE FROM workers WHERE id NOT IN (SELECT id FROM workers ORDER BY last_seen_at DESC LIMIT ?1)",
+    )?
+    .execute([MAX_WORKERS])?;
     Ok(())
 }
 

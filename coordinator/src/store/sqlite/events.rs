@@ -1,18 +1,18 @@
 //! What happened to a task, appended in order under numbers without gaps. Every state change is also numbered for the
 //! queue-wide feed.
 
-use protocol::event::{EventBody, StateEvent, Stream, WorkerEvent};
+use protocol::event::{EventBody, OutputBytes, StateEvent, Stream, WorkerEvent};
 use protocol::{RepoName, TaskId, TaskState, Timestamp};
 use rusqlite::{Connection, Row};
 
 use super::row::{self, Stored};
 use crate::clock::Now;
 use crate::lifecycle::{Change, Holder, Rejected};
-use crate::store::types::{Appended, OutputPart, StoreError, StoredEvent};
+use crate::store::types::{Appended, OutputPart, StoreError, StoredEvent, TaskEvents};
 
 /// What an event costs of its lease's budget besides its bytes.
 const EVENT_COST: u64 = 64;
-/// Output bytes that are read at once.
+/// Bytes that are read at once, so that a slow reader holds few of them.
 const OUTPUT_PAGE_BYTES: usize = 256 << 10;
 
 const KINDS: [&str; 8] = ["state", "output", "output", "progress", "tool", "message", "usage", "error"];
@@ -63,6 +63,18 @@ pub(super) fn add_state(db: &Connection, stored: &mut Stored, change: Change, at
     insert(db, stored, at, &NewEvent { feed: Some(feed), kind: STATE, data: &data })
 }
 
+/// About how many bytes an event brings.
+pub(super) fn weight(event: &WorkerEvent) -> usize {
+    match &event.body {
+        EventBody::Output { bytes: OutputBytes::Text(text) | OutputBytes::Base64(text), .. } => text.len(),
+        EventBody::Progress { .. }
+        | EventBody::Tool { .. }
+        | EventBody::Message { .. }
+        | EventBody::Usage { .. }
+        | EventBody::Error { .. } => 0,
+    }
+}
+
 /// Keeps what is new of a batch, if the lease is the current one.
 pub(super) fn append(
     db: &Connection,
@@ -105,22 +117,30 @@ fn append_one(db: &Connection, stored: &mut Stored, body: EventBody, at: Timesta
 }
 
 /// Events of a task after a number, in order.
-pub(super) fn after(db: &Connection, id: TaskId, after: u64, limit: u32) -> Result<Vec<StoredEvent>, StoreError> {
+pub(super) fn after(db: &Connection, id: TaskId, after: u64, limit: u32) -> Result<TaskEvents, StoreError> {
     let Some(stored) = row::by_id(db, id)? else { return Err(StoreError::NotFound) };
     let last = stored.task.visible().is_done().then_some(stored.events);
     let read = |row: &Row<'_>| {
         let number = row.get::<_, i64>(0)?.cast_unsigned();
         let kind: i64 = row.get(1)?;
         let data = row.get_ref(2)?.as_bytes()?;
-        Ok(StoredEvent { number, kind: kind_word(kind), data: client_data(kind, data), is_last: last == Some(number) })
+        Ok(StoredEvent { number, kind: kind_word(kind), data: client_data(kind, data) })
     };
-    let events = db
-        .prepare_cached(
-            "SELECT number, kind, data FROM events WHERE task = ?1 AND number > ?2 ORDER BY number LIMIT ?3",
-        )?
-        .query_map((stored.seq, after.cast_signed(), limit), read)?
-        .collect::<Result<_, _>>()?;
-    Ok(events)
+    let mut statement = db.prepare_cached(
+        "SELECT number, kind, data FROM events WHERE task = ?1 AND number > ?2 ORDER BY number LIMIT ?3",
+    )?;
+    let mut events = Vec::new();
+    let mut bytes = 0;
+    for event in statement.query_map((stored.seq, after.cast_signed(), limit), read)? {
+        let event = event?;
+        bytes += event.data.len();
+        events.push(event);
+        if bytes >= OUTPUT_PAGE_BYTES {
+            break;
+        }
+    }
+    let told = events.last().map_or(after, |event: &StoredEvent| event.number);
+    Ok(TaskEvents { events, is_over: last.is_some_and(|last| told >= last) })
 }
 
 fn kind_word(kind: i64) -> &'static str {
@@ -160,7 +180,7 @@ pub(super) fn feed(
         let (number, id, repo, data) = row?;
         let is_wanted = repos.is_empty() || repos.iter().any(|wanted| wanted.as_str() == repo);
         let data = if is_wanted { feed_data(id, &repo, &data)? } else { String::new() };
-        found.push(StoredEvent { number, kind: "state", data, is_last: false });
+        found.push(StoredEvent { number, kind: "state", data });
     }
     Ok(found)
 }

@@ -4,7 +4,7 @@ use rusqlite::Connection;
 
 use crate::store::types::{Prune, StoreError};
 
-const TASKS_AT_ONCE: u32 = 200;
+const TASKS_AT_ONCE: u32 = 20;
 const ROWS_AT_ONCE: u32 = 5_000;
 
 /// One step; says how many rows went. 0 means that nothing is left to do.

@@ -65,7 +65,10 @@ fn query(filter: &Filter) -> (String, Vec<Value>) {
         wheres.push(condition);
         values.extend(wanted);
     };
-    if !filter.repos.is_empty() {
+    if let [repo] = filter.repos.as_slice() {
+        // Of one repo the index gives the order.
+        add("repo = (SELECT id FROM repos WHERE name = ?)".into(), vec![Value::Text(repo.as_str().to_owned())]);
+    } else if !filter.repos.is_empty() {
         let names = filter.repos.iter().map(|repo| Value::Text(repo.as_str().to_owned())).collect();
         add(format!("repo IN (SELECT id FROM repos WHERE name IN ({}))", marks(filter.repos.len())), names);
     }

@@ -49,8 +49,10 @@ CREATE TABLE tasks (
 CREATE INDEX tasks_ready    ON tasks (repo, priority, needs, seq) WHERE state = 0 AND hold IS NULL;
 CREATE INDEX tasks_held     ON tasks (hold, hold_until)           WHERE state = 0 AND hold_until IS NOT NULL;
 CREATE INDEX tasks_waiting  ON tasks (repo)                       WHERE state = 0 AND hold IS NOT NULL;
-CREATE INDEX tasks_queuing  ON tasks (session, priority, seq)     WHERE state = 0 AND writes = 1;
-CREATE INDEX tasks_writing  ON tasks (session)                    WHERE state = 1 AND writes = 1;
+CREATE INDEX tasks_queuing  ON tasks (repo, session, priority, seq)
+    WHERE state = 0 AND writes = 1 AND hold_until IS NULL;
+CREATE INDEX tasks_leading  ON tasks (repo, session)              WHERE state = 0 AND writes = 1 AND hold IS NULL;
+CREATE INDEX tasks_writing  ON tasks (repo, session)              WHERE state = 1 AND writes = 1;
 CREATE INDEX tasks_running  ON tasks (repo, seq)                  WHERE state = 1;
 CREATE INDEX tasks_expiring ON tasks (lease_expires_at)           WHERE state = 1;
 CREATE INDEX tasks_done     ON tasks (finished_at)                WHERE state = 2;

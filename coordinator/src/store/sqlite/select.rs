@@ -18,6 +18,10 @@ pub const NEXT_KIND: &str = "SELECT priority, needs, seq FROM tasks WHERE repo =
 /// The running tasks of a repo, counted no further than its limit.
 pub const COUNT_RUNNING: &str = "SELECT count(*) FROM (SELECT 1 FROM tasks WHERE repo = ?1 AND state = 1 LIMIT ?2)";
 
+/// Kinds of tasks of one repo that are looked at. A client may invent any number of them; what lies beyond waits until the
+/// first ones are gone, and no other repo waits for it.
+const MAX_KINDS: usize = 256;
+
 struct Repo {
     id: i64,
     turn: i64,
@@ -76,7 +80,8 @@ fn running(db: &Connection, repo: i64, most: i64) -> Result<i64, StoreError> {
 fn first_fitting(db: &Connection, repo: &Repo, worker: &WorkerInfo) -> Result<Option<Candidate>, StoreError> {
     let mut best: Option<Candidate> = None;
     let mut kinds = Kinds::of(repo.id);
-    while let Some((priority, needs, seq)) = kinds.next(db)? {
+    for _ in 0..MAX_KINDS {
+        let Some((priority, needs, seq)) = kinds.next(db)? else { break };
         if best.as_ref().is_some_and(|best| priority > best.priority) {
             break;
         }
@@ -119,7 +124,8 @@ pub(super) fn ready(db: &Connection, repos: &[RepoName]) -> Result<Vec<Notice>, 
     for name in repos {
         let Some(repo) = open_repo(db, name)? else { continue };
         let mut kinds = Kinds::of(repo.id);
-        while let Some((_, needs, seq)) = kinds.next(db)? {
+        for _ in 0..MAX_KINDS {
+            let Some((_, needs, seq)) = kinds.next(db)? else { break };
             let task = super::row::by_seq(db, seq)?.map(|stored| stored.id);
             notices.push(Notice { task, repo: repo_name(db, repo.id)?, needs });
         }

@@ -1,4 +1,4 @@
-//! One writing task a session. Of the tasks that want to write in a session only the first may be ready, and only while
+//! One writing task a session; a session is its repo's. Of the tasks that want to write in a session only the first may be ready, and only while
 //! none writes; the others carry a hold, so that nobody ever scans them.
 
 use protocol::RepoName;
@@ -11,11 +11,12 @@ use crate::store::types::{Notice, StoreError};
 /// Restores the rule for the session of a task that came, went or changed; says whom to wake for the one that is ready now.
 pub(super) fn settle(db: &Connection, stored: &Stored) -> Result<Option<Notice>, StoreError> {
     let Some(session) = stored.session.as_deref().filter(|_| stored.writes) else { return Ok(None) };
-    let next = if is_writing(db, session)? { None } else { first(db, session)? };
+    let next = if writing(db, stored.repo, session)?.is_some() { None } else { first(db, stored.repo, session)? };
     db.prepare_cached(
-        "UPDATE tasks SET hold = 2 WHERE session = ?1 AND state = 0 AND writes = 1 AND hold IS NULL AND seq IS NOT ?2",
+        "UPDATE tasks INDEXED BY tasks_leading SET hold = 2 WHERE repo = ?1 AND session = ?2 AND state = 0 AND writes = 1 \
+         AND hold IS NULL AND seq IS NOT ?3",
     )?
-    .execute((session, next))?;
+    .execute((stored.repo, session, next))?;
     let Some(next) = next else { return Ok(None) };
     let freed = db.prepare_cached("UPDATE tasks SET hold = NULL WHERE seq = ?1 AND hold = 2")?.execute([next])?;
     if freed == 0 {
@@ -24,29 +25,32 @@ pub(super) fn settle(db: &Connection, stored: &Stored) -> Result<Option<Notice>,
     row::by_seq(db, next)?.map(|ready| notice(db, &ready)).transpose()
 }
 
-fn is_writing(db: &Connection, session: &str) -> Result<bool, StoreError> {
-    Ok(db.prepare_cached("SELECT 1 FROM tasks WHERE session = ?1 AND state = 1 AND writes = 1")?.exists([session])?)
+/// The task that writes in a session now.
+fn writing(db: &Connection, repo: i64, session: &str) -> Result<Option<i64>, StoreError> {
+    Ok(db
+        .prepare_cached("SELECT seq FROM tasks WHERE repo = ?1 AND session = ?2 AND state = 1 AND writes = 1")?
+        .query_row((repo, session), |row| row.get(0))
+        .optional()?)
 }
 
 /// The task that goes next in a session: the most urgent, then the oldest, that does not wait for an instant.
-fn first(db: &Connection, session: &str) -> Result<Option<i64>, StoreError> {
+fn first(db: &Connection, repo: i64, session: &str) -> Result<Option<i64>, StoreError> {
     Ok(db
         .prepare_cached(
-            "SELECT seq FROM tasks WHERE session = ?1 AND state = 0 AND writes = 1 AND hold_until IS NULL \
+            "SELECT seq FROM tasks WHERE repo = ?1 AND session = ?2 AND state = 0 AND writes = 1 AND hold_until IS NULL \
              ORDER BY priority, seq LIMIT 1",
         )?
-        .query_row([session], |row| row.get(0))
+        .query_row((repo, session), |row| row.get(0))
         .optional()?)
 }
 
 /// The task that works in a task's session, or goes first there.
 pub(super) fn holder(db: &Connection, stored: &Stored) -> Result<Option<protocol::TaskId>, StoreError> {
     let Some(session) = &stored.session else { return Ok(None) };
-    let writing: Option<i64> = db
-        .prepare_cached("SELECT seq FROM tasks WHERE session = ?1 AND state = 1 AND writes = 1")?
-        .query_row([session], |row| row.get(0))
-        .optional()?;
-    let holder = if writing.is_some() { writing } else { first(db, session)? };
+    let holder = match writing(db, stored.repo, session)? {
+        Some(writing) => Some(writing),
+        None => first(db, stored.repo, session)?,
+    };
     let Some(holder) = holder.filter(|seq| *seq != stored.seq) else { return Ok(None) };
     Ok(row::by_seq(db, holder)?.map(|holder| holder.id))
 }

@@ -173,13 +173,13 @@ fn let_go(db: &Connection, seq: i64, kept: &mut Kept) -> Result<(), StoreError> 
     Ok(())
 }
 
-/// Gives every live lease at least its full time from now.
+/// Gives every live lease its full time from now, whatever the clock said when it was renewed.
 pub(super) fn rearm(db: &Connection, now: Now, ttls: crate::store::types::Ttls) -> Result<usize, StoreError> {
     let until = |seconds: u32| now.at.plus_s(seconds.into()).as_ms();
     Ok(db
         .prepare_cached(
-            "UPDATE tasks SET lease_expires_at = max(lease_expires_at, CASE WHEN NOT lease_renewed THEN ?1 \
-             WHEN is_agent THEN ?2 ELSE ?3 END) WHERE state = 1",
+            "UPDATE tasks SET lease_expires_at = CASE WHEN NOT lease_renewed THEN ?1 WHEN is_agent THEN ?2 ELSE ?3 END \
+             WHERE state = 1",
         )?
         .execute((until(ttls.first_s), until(ttls.agent_s), until(ttls.code_s)))?)
 }

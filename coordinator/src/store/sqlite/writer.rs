@@ -20,13 +20,16 @@ const MAX_WAITING: usize = 4096;
 
 /// How long a batch waits for those who were just answered.
 const LINGER: Duration = Duration::from_micros(200);
-/// Operations between two checkpoints: few enough to keep the log small, enough to make its fsyncs rare.
-const CHECKPOINT_OPERATIONS: usize = 1_000;
+/// Bytes of the log between two checkpoints: few enough to keep it small, enough to make its fsyncs rare.
+const CHECKPOINT_BYTES: usize = 16 << 20;
+/// What an operation writes besides the bytes that it was given.
+const OPERATION_BYTES: usize = 16 << 10;
 
 type Answer = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 
 struct Operation {
     durability: Durability,
+    bytes: usize,
     run: Box<dyn FnOnce(&Connection) -> Ran + Send>,
     is_last: bool,
 }
@@ -57,6 +60,16 @@ impl Writer {
         durability: Durability,
         operation: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
+        self.run_large(durability, 0, operation).await
+    }
+
+    /// The same for one that brings so many bytes to be kept.
+    pub(super) async fn run_large<T: Send + 'static>(
+        &self,
+        durability: Durability,
+        bytes: usize,
+        operation: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
         let (sender, receiver) = oneshot::channel();
         let run = Box::new(move |db: &Connection| {
             let outcome = in_savepoint(db, operation);
@@ -67,7 +80,10 @@ impl Writer {
             });
             Ran { is_kept, answer }
         });
-        self.operations.send(Operation { durability, run, is_last: false }).await.map_err(|_| StoreError::Closed)?;
+        self.operations
+            .send(Operation { durability, bytes, run, is_last: false })
+            .await
+            .map_err(|_| StoreError::Closed)?;
         receiver.await.map_err(|_| StoreError::Closed)?
     }
 
@@ -76,7 +92,7 @@ impl Writer {
         let answer: Answer = Box::new(|_| {});
         let run = Box::new(|_: &Connection| Ran { is_kept: false, answer });
         // A thread that is gone needs no word.
-        drop(self.operations.send(Operation { durability: Durability::Process, run, is_last: true }).await);
+        drop(self.operations.send(Operation { durability: Durability::Process, bytes: 0, run, is_last: true }).await);
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         let joined = tokio::task::spawn_blocking(move || thread.map_or(Ok(()), JoinHandle::join)).await;
         if !matches!(joined, Ok(Ok(()))) {
@@ -120,8 +136,9 @@ fn write_all(db: &Connection, mut waiting: mpsc::Receiver<Operation>) {
         if level != Some(durability) {
             level = set_level(db, durability).then_some(durability);
         }
-        unchecked += write_batch(db, batch.drain(..));
-        if unchecked >= CHECKPOINT_OPERATIONS {
+        unchecked += batch.iter().map(|operation| operation.bytes).sum::<usize>();
+        unchecked += OPERATION_BYTES * write_batch(db, batch.drain(..));
+        if unchecked >= CHECKPOINT_BYTES {
             checkpoint(db, "PRAGMA wal_checkpoint(PASSIVE)");
             unchecked = 0;
         }

@@ -79,7 +79,11 @@ impl Model {
             return false;
         }
         let Some(session) = task.session else { return true };
-        let rivals = self.tasks.iter().enumerate().filter(|(_, rival)| rival.session == Some(session));
+        let rivals = self
+            .tasks
+            .iter()
+            .enumerate()
+            .filter(|(_, rival)| (rival.repo, rival.session) == (task.repo, Some(session)));
         let is_first = |(other, rival): (usize, &Entry)| match rival.place {
             Place::Leased { .. } => false,
             Place::Waiting { until: None, .. } => (task.priority, place) <= (rival.priority, other),

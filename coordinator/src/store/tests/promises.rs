@@ -106,6 +106,9 @@ every_store! {
         assert_eq!(leased(store, 2, &["r"]).await, Some(task(3)), "a reader does not wait");
         assert_eq!(leased(store, 3, &["r"]).await, None, "the other writer does");
         assert_eq!(store.waiting(task(1)).await.unwrap().session_holder, Some(task(2)));
+        let elsewhere = Spec { session: Some("s".parse().unwrap()), ..spec("other", "x") };
+        store.submit(new(4, elsewhere), at(0)).await.unwrap();
+        assert_eq!(leased(store, 5, &["other"]).await, Some(task(4)), "another repo's session is another");
         report(store, 1, Outcome::Exited { code: 0 }, 1).await.unwrap();
         assert_eq!(leased(store, 4, &["r"]).await, Some(task(1)));
     }
@@ -144,10 +147,10 @@ every_store! {
         let gap = store.append(holder(1), vec![output(3, "c"), output(5, "e")], at(3)).await.err().unwrap();
         assert!(matches!(gap, StoreError::EventGap { expected: 4 }));
         report(store, 1, Outcome::Exited { code: 0 }, 4).await.unwrap();
-        let events = store.events(task(1), 0, 100).await.unwrap();
-        let seen: Vec<_> = events.iter().map(|event| (event.number, event.kind)).collect();
+        let told = store.events(task(1), 0, 100).await.unwrap();
+        let seen: Vec<_> = told.events.iter().map(|event| (event.number, event.kind)).collect();
         assert_eq!(seen, [(1, "state"), (2, "state"), (3, "output"), (4, "output"), (5, "state")]);
-        assert!(events[4].is_last && !events[3].is_last);
+        assert!(told.is_over && !store.events(task(1), 0, 4).await.unwrap().is_over);
     }
 
     async fn a_report_waits_for_its_events(opened) {
@@ -205,6 +208,26 @@ every_store! {
         assert!(store.output(part).await.unwrap().is_empty(), "its output is gone");
         let label = Filter { label: Some(("k".into(), "v".into())), limit: 10, ..Filter::default() };
         assert_eq!(store.list(label).await.unwrap().0.len(), 2);
+    }
+
+    async fn a_clock_that_went_back_keeps_no_dead_lease_alive(opened) {
+        let store = &opened.store;
+        store.submit(new(1, spec("r", "x")), at(0)).await.unwrap();
+        leased(store, 1, &["r"]).await.unwrap();
+        renew(store, 1, 3_600_000).await.unwrap();
+        store.rearm(at(1_000), super::super::TTLS).await.unwrap();
+        assert_eq!(store.tend(at(31_000)).await.unwrap().changed, [task(1)]);
+    }
+
+    async fn invented_kinds_of_tasks_keep_nobody_from_a_repo_s_first_ones(opened) {
+        let store = &opened.store;
+        for number in 1..=300 {
+            let odd = Spec { requires: [format!("k{number}")].into(), ..spec("r", "x") };
+            store.submit(new(number, odd), at(0)).await.unwrap();
+        }
+        store.submit(new(301, urgent(Priority::High, spec("r", "x"))), at(0)).await.unwrap();
+        assert_eq!(leased(store, 1, &["r"]).await, Some(task(301)));
+        assert!(store.ready(vec!["r".parse().unwrap()]).await.unwrap().len() <= 256, "a bounded look");
     }
 
     async fn a_number_of_the_feed_is_never_given_twice(opened) {
