@@ -16,12 +16,16 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::process::{Child, ChildStderr, ChildStdout, Command};
+use tokio::time::timeout;
 
 pub(crate) use family::Family;
 
 mod family;
 pub(crate) mod supervise;
 mod tree;
+
+/// How long a supervisor may take to leave once it has nothing to do.
+const LEAVE: Duration = Duration::from_secs(2);
 
 /// What the supervisor starts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -129,12 +133,24 @@ impl Process {
         let _ = self.tell(&Order::Stop { grace_ms }).await;
     }
 
-    /// Waits for the supervisor itself; says how it ended.
+    /// Kills the supervisor, which works on a stopped one, too. What it watched over falls to the worker.
+    pub(crate) fn kill(&mut self) {
+        // It fails only for one that is gone already.
+        let _ = self.child.start_kill();
+    }
+
+    /// Waits for the supervisor itself, and kills one that does not leave; says how it ended.
     pub(crate) async fn close(mut self) -> Option<Status> {
         use std::os::unix::process::ExitStatusExt as _;
         drop(self.orders);
-        let status = self.child.wait().await.ok()?;
+        let mut left = timeout(LEAVE, self.child.wait()).await;
+        if left.is_err() {
+            let _ = self.child.start_kill();
+            left = timeout(LEAVE, self.child.wait()).await;
+        }
+        // One that even now is not gone is an orphan like any other.
         self.pid.inspect(|pid| self.family.forget(*pid));
+        let status = left.ok()?.ok()?;
         Some(status.signal().map_or_else(|| Status::Exited(status.code().unwrap_or(-1)), Status::Signalled))
     }
 

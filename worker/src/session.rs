@@ -39,6 +39,7 @@ pub(crate) async fn run(worker: Arc<Worker>, mut stages: watch::Receiver<Stage>)
     let stop = session.take_leases(&mut stages).await;
     session.drain(&stop, &mut stages, &give_up).await;
     resending.abort();
+    session.leave().await;
     if *stages.borrow() == Stage::Leave { Exit::Left } else { stop.exit() }
 }
 
@@ -129,6 +130,15 @@ impl Session {
         }
         tell(&self.worker, WorkerState::Gone, stop.why()).await;
         tracing::info!("left: {}", stop.why());
+    }
+
+    /// Ends whatever still runs. The attempts go first, so that none of them reports what is done to it here.
+    async fn leave(&mut self) {
+        self.attempts.shutdown().await;
+        let family = Arc::clone(&self.worker.family);
+        if !tokio::task::spawn_blocking(move || family.end_all()).await.unwrap_or(false) {
+            tracing::error!("some processes of tasks could not be ended: look for them with ps");
+        }
     }
 }
 

@@ -12,7 +12,7 @@ pub enum Stage {
     Drain,
     /// End what runs and give it back: the second.
     Cancel,
-    /// Leave at once: QUIT. The supervisors end what runs.
+    /// Leave at once: QUIT. What runs is killed and not given back.
     Leave,
 }
 

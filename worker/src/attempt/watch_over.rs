@@ -14,8 +14,8 @@ use crate::process::{End, Note, Process, Status};
 
 /// Between TERM and KILL, when the worker ends a task.
 const KILL_GRACE: Duration = Duration::from_secs(5);
-/// How long the supervisor may take beyond that.
-const SUPERVISOR: Duration = Duration::from_secs(15);
+/// How long the supervisor may take beyond that. A task can stop or slow it; then the worker ends them itself.
+const SUPERVISOR: Duration = Duration::from_secs(3);
 
 /// What became of the processes.
 pub(super) enum Finished {
@@ -110,8 +110,8 @@ async fn stop(attempt: &Attempt, process: &mut Process, cause: &Cause) -> Option
         Cause::Stopped(_) => KILL_GRACE.min(attempt.worker.config.grace),
         Cause::GivenUp => Duration::ZERO,
     };
-    process.stop(grace).await;
     let ended = async {
+        process.stop(grace).await;
         loop {
             match process.note().await? {
                 Note::Ended(end) => return Some(end),
@@ -119,7 +119,11 @@ async fn stop(attempt: &Attempt, process: &mut Process, cause: &Cause) -> Option
             }
         }
     };
-    timeout(grace + SUPERVISOR, ended).await.ok().flatten()
+    let end = timeout(grace + SUPERVISOR, ended).await.ok().flatten();
+    if end.is_none() {
+        process.kill();
+    }
+    end
 }
 
 fn outcome(attempt: &Attempt, cause: Cause, output: &Output) -> Option<Outcome> {

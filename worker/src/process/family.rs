@@ -1,6 +1,6 @@
 //! The worker's own children, so that a process that lost its supervisor is found and ended.
 //!
-//! A task can kill its supervisor: both have the same user. What it leaves then falls to the worker, the next reaper
+//! A task can kill or stop its supervisor: both have the same user. What it leaves then falls to the worker, the next reaper
 //! above, and is told from the supervisors by this list.
 
 use std::collections::HashSet;
@@ -60,6 +60,12 @@ impl Family {
             }
             std::thread::sleep(Duration::from_millis(5));
         }
+    }
+
+    /// Ends every process below the worker, the supervisors too, stopped or not. Nothing may be started any more.
+    pub(crate) fn end_all(&self) -> bool {
+        self.list().clear();
+        self.end_orphans()
     }
 
     fn list(&self) -> MutexGuard<'_, HashSet<u32>> {

@@ -198,6 +198,8 @@ impl Alarm {
         rustix::process::set_child_subreaper(Some(getpid())).context("cannot become a reaper")?;
         rustix::process::setsid().context("cannot begin a session")?;
         rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
+        // A task can stop its supervisor: the worker's death wakes it, and it finds the socket closed.
+        rustix::process::set_parent_process_death_signal(Some(Signal::CONT))?;
         let (wakes, rings) = UnixStream::pair()?;
         wakes.set_nonblocking(true)?;
         let terminated = Arc::new(AtomicBool::new(false));

@@ -2,10 +2,24 @@
 
 use std::time::Instant;
 
+use rustix::process::Signal;
 use serde_json::json;
 
 use crate::peer::{KEY, Peer};
-use crate::run::{Bench, eventually, processes, token, wait_for_processes};
+use crate::run::{Bench, Running, eventually, processes, token, wait_for_processes};
+
+/// The letter of a process's state; none when it is gone.
+fn state(pid: i32) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.chars().next()
+}
+
+fn children(worker: &Running) -> usize {
+    let pid = worker.pid().as_raw_nonzero();
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
+    let lists = threads.map(|thread| std::fs::read_to_string(thread.path().join("children")).unwrap_or_default());
+    lists.map(|list| list.split_whitespace().count()).sum()
+}
 
 #[test]
 fn python_shell_and_command_tasks_run_to_their_exit_code() {
@@ -200,6 +214,47 @@ fn a_task_that_kills_its_supervisor_does_not_escape() {
     assert!(peer.stderr(&lease).contains("watched over this task was killed"), "{}", peer.stderr(&lease));
     // The worker itself goes on.
     assert_eq!(peer.report(&peer.shell("exit 0"))["outcome"], json!({"exited": {"code": 0}}));
+}
+
+#[test]
+fn a_task_that_stops_its_supervisor_still_ends_at_its_deadline_and_by_a_cancel() {
+    let (bench, peer) = (Bench::new(), Peer::start());
+    let worker = bench.worker(&peer, &["--grace", "300ms", "--slots", "1"]);
+    let token = token();
+    let code = format!("setsid sleep {token} & echo up; kill -STOP $PPID; sleep {token}");
+    let begun = Instant::now();
+    let late = peer.task(json!({"run": {"kind": "shell", "code": code}, "timeout_s": 1}));
+    assert_eq!(peer.report(&late)["outcome"], "timeout");
+    assert!(begun.elapsed().as_secs() < 10, "{:?}", begun.elapsed());
+    assert_eq!(processes(&token), [0; 0]);
+    assert_eq!(children(&worker), 0, "the supervisor is left");
+    let cancelled = peer.shell(&code);
+    peer.wait_for_output(&cancelled, "up");
+    peer.cancel(&cancelled);
+    assert_eq!(peer.report(&cancelled)["outcome"], "cancelled");
+    assert_eq!(processes(&token), [0; 0]);
+    // The slot is free again.
+    assert_eq!(peer.report(&peer.shell("exit 0"))["outcome"], json!({"exited": {"code": 0}}));
+}
+
+#[test]
+fn a_stopped_supervisor_does_not_outlive_the_worker_however_it_leaves() {
+    for signal in [Signal::TERM, Signal::QUIT, Signal::KILL] {
+        let (bench, peer) = (Bench::new(), Peer::start());
+        let mut worker = bench.worker(&peer, &["--grace", "300ms"]);
+        let token = token();
+        let lease = peer.shell(&format!("echo $PPID.; kill -STOP $PPID; sleep {token}"));
+        peer.wait_for_output(&lease, ".\n");
+        let supervisor: i32 = peer.stdout(&lease).trim().trim_end_matches('.').parse().unwrap();
+        eventually("the task runs and its supervisor is stopped", || {
+            processes(&token).len() == 1 && state(supervisor) == Some('T')
+        });
+        worker.signal(signal);
+        worker.exit();
+        wait_for_processes(&token, 0);
+        eventually("the supervisor is gone", || state(supervisor).is_none_or(|state| state == 'Z'));
+        assert!(!peer.is_reported(&lease), "{signal:?}");
+    }
 }
 
 #[test]
