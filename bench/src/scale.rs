@@ -45,6 +45,8 @@ pub(crate) struct Scale {
 pub(crate) struct Row {
     /// What was stored before the measurement.
     pub(crate) stored: String,
+    /// Whether very many of them could run.
+    pub(crate) is_deep: bool,
     pub(crate) cycles_per_s: f64,
     /// Processor time of the coordinator.
     pub(crate) processor_us_per_cycle: f64,
@@ -78,7 +80,7 @@ pub(crate) async fn measure(programs: &Programs, disk: &Disk, options: &Queue) -
     fill::copy(&db, models.paused, IN_THE_WAY)?;
     rows.push(scene.measure("and 100000 held, 100000 paused".to_owned(), &models).await?);
     fill::copy(&db, scene.make_ready().await?, IN_THE_WAY)?;
-    rows.push(scene.measure("and 100000 ready".to_owned(), &models).await?);
+    rows.push(Row { is_deep: true, ..scene.measure("and 100000 ready".to_owned(), &models).await? });
     Ok(Scale { rows, plans: plans::show(&db)? })
 }
 
@@ -135,7 +137,7 @@ impl Scene<'_> {
         let cycles_per_s = load::cycles(clients, self.options.time()).await?;
         let used = coordinator.process.processor_time()? - before;
         let processor_us_per_cycle = used.as_secs_f64() * 1e6 / (cycles_per_s * begin.elapsed().as_secs_f64());
-        Ok(Row { stored, cycles_per_s, processor_us_per_cycle, submit, lease, report, get, list, why })
+        Ok(Row { stored, is_deep: false, cycles_per_s, processor_us_per_cycle, submit, lease, report, get, list, why })
     }
 }
 
