@@ -124,7 +124,8 @@ async fn explain_leaving(client: &Client, printer: &Printer, failure: Failure) -
         return Failure { message: "the wait ran out".to_owned(), ..failure };
     };
     let next = why.next.or(failure.next);
-    Failure { message: format!("the wait ran out; it has not started: {}", why.summary), next, ..failure }
+    let who = if printer.has_several() { id.to_string() } else { "it".to_owned() };
+    Failure { message: format!("the wait ran out; {who} has not started: {}", why.summary), next, ..failure }
 }
 
 /// The ways in which a person leaves before the tasks are done.

@@ -208,6 +208,11 @@ impl Printer {
         self.show_backlog(out)
     }
 
+    /// Whether a task must be named to be known.
+    pub(super) const fn has_several(&self) -> bool {
+        self.is_prefixed
+    }
+
     /// A task that never started, if none of them did.
     pub(super) fn unstarted(&self) -> Option<TaskId> {
         let none_started = self.tasks.values().all(|task| !task.has_started);

@@ -207,6 +207,7 @@ fn unserved() -> Peer {
         "why" => answer(
             serde_json::json!({"state": "queued", "code": "no_worker", "summary": "no worker serves rhizome", "next": "start one"}),
         ),
+        OTHER => answer(task(OTHER, "queued", None)),
         _ => answer(task(ID, "queued", None)),
     })
 }
@@ -232,6 +233,8 @@ fn wait_that_runs_out_on_a_task_that_never_started_says_what_keeps_it() {
         assert!(ran.err.contains("it has not started: no worker serves rhizome"), "{ran:?}");
         assert!(!ran.err.contains("goes on"), "{ran:?}");
     }
+    let several = user.run(&["wait", "--timeout", "300ms", ID, OTHER]).err;
+    assert!(several.contains("has not started: no worker") && !several.contains("it has"), "{several}");
 }
 
 #[test]
