@@ -50,6 +50,11 @@ impl CallError {
         if let Self::Refused(problem) = self { Some(problem.status) } else { None }
     }
 
+    /// Whether it is too much: of events, no more are taken.
+    pub(crate) fn is_too_large(&self) -> bool {
+        self.status() == Some(413)
+    }
+
     /// Whether the lease is not ours any more.
     pub(crate) fn is_lease_lost(&self) -> bool {
         self.code() == Some(Code::LeaseLost)

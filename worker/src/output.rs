@@ -58,6 +58,8 @@ struct State {
     stderr: Kept,
     last_output_at: Instant,
     is_closing: bool,
+    /// The coordinator takes no more: what comes is only counted.
+    is_refused: bool,
 }
 
 /// What was written, and what of it was not kept.
@@ -81,6 +83,8 @@ struct Kept {
     head_left: u64,
     /// What came after that.
     tailed: u64,
+    /// What the coordinator did not take.
+    refused: u64,
     /// The beginning of a character whose rest was not read yet.
     partial: Vec<u8>,
     tail: Tail,
@@ -93,6 +97,7 @@ impl Output {
             written: 0,
             head_left: limit.div_ceil(2),
             tailed: 0,
+            refused: 0,
             partial: Vec::new(),
             tail: Tail::new(directory.join(name), limit / 2),
         };
@@ -105,6 +110,7 @@ impl Output {
             stderr: kept("tail-stderr"),
             last_output_at: Instant::now(),
             is_closing: false,
+            is_refused: false,
         };
         let shared =
             Shared { state: Mutex::new(state), ready: Notify::new(), room: Notify::new(), flooded: Notify::new() };
@@ -210,9 +216,9 @@ impl Kept {
         self.tail.push(bytes);
     }
 
-    /// Bytes between head and tail that are gone.
+    /// Bytes between head and tail that are gone, or all that were not taken.
     fn dropped(&self) -> u64 {
-        self.tailed - self.tail.len().unwrap_or(0)
+        self.refused + self.tailed - self.tail.len().unwrap_or(0)
     }
 }
 
@@ -258,13 +264,17 @@ impl State {
     /// Puts a line where the middle is missing, and says how much of it is.
     fn mark(&mut self, stream: Stream) -> u64 {
         let dropped = self.kept(stream).dropped();
-        if dropped > 0 {
+        if dropped > 0 && !self.is_refused {
             self.add(stream, left_out(dropped).into_bytes());
         }
         dropped
     }
 
     fn add(&mut self, stream: Stream, mut bytes: Vec<u8>) {
+        if self.is_refused {
+            self.kept(stream).refused += bytes.len() as u64;
+            return;
+        }
         self.pending_bytes += bytes.len();
         match self.pending.last_mut() {
             Some(last) if last.stream == stream && last.bytes.len() < cut::BATCH_BYTES => last.bytes.append(&mut bytes),

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::LeaseId;
+use protocol::event::EventBody;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::cut::{self, Batch};
-use super::{Output, Shared, State};
+use super::{Output, Shared, State, Tail};
 use crate::client::{CallError, Client};
 use crate::heartbeat::Validity;
 use crate::random::Backoff;
@@ -67,6 +68,12 @@ impl Shared {
             self.lock().keep(&batch);
             match sent {
                 Ok(()) => return true,
+                Err(error) if error.is_too_large() => {
+                    tracing::warn!(%lease, "no more output is kept: {error}");
+                    self.lock().refuse();
+                    self.room.notify_waiters();
+                    return false;
+                }
                 Err(error) if is_final(&error) => return false,
                 Err(_) => sleep(backoff.next()).await,
             }
@@ -91,6 +98,23 @@ impl State {
         self.in_flight = batch.into_events();
     }
 
+    /// Drops what waits and all that follows, so that the task never waits for a coordinator that takes no more.
+    fn refuse(&mut self) {
+        self.is_refused = true;
+        for event in std::mem::take(&mut self.in_flight) {
+            if let EventBody::Output { stream, bytes } = event {
+                self.kept(stream).refused += bytes.into_bytes().map_or(0, |bytes| bytes.len() as u64);
+            }
+        }
+        for piece in std::mem::take(&mut self.pending) {
+            self.kept(piece.stream).refused += piece.bytes.len() as u64;
+        }
+        self.pending_bytes = 0;
+        for kept in [&mut self.stdout, &mut self.stderr] {
+            kept.tail = Tail::new("".into(), 0);
+        }
+    }
+
     fn keep(&mut self, batch: &Numbered) {
         self.next = batch.next;
         self.in_flight.clone_from(&batch.events);
@@ -99,5 +123,5 @@ impl State {
 
 /// Whether the rest is better left to the report: the lease is lost, or the batch is refused for what it is.
 fn is_final(error: &CallError) -> bool {
-    error.status().is_some_and(|status| (400..500).contains(&status) && !matches!(status, 401 | 403 | 408))
+    error.status().is_some_and(|status| (400..500).contains(&status) && !matches!(status, 401 | 403 | 408 | 429))
 }

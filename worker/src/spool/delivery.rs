@@ -4,7 +4,7 @@
 use std::io;
 
 use protocol::event::EventBody;
-use protocol::{Code, LeaseId, Report};
+use protocol::{Code, LeaseId, Report, Stream};
 
 use super::numbering::{Numbered, send};
 use crate::client::{CallError, Client};
@@ -26,14 +26,15 @@ pub(crate) enum Settled {
 pub(crate) struct Delivery<B> {
     pub(crate) lease: LeaseId,
     report: Report,
-    batches: B,
+    /// None once the coordinator takes no more events.
+    batches: Option<B>,
     current: Numbered,
 }
 
 impl<B: Iterator<Item = io::Result<Vec<EventBody>>>> Delivery<B> {
     /// Events are numbered from `first`.
     pub(crate) fn new(lease: LeaseId, report: Report, first: u64, batches: B) -> Self {
-        Self { lease, report, batches, current: Numbered { next: first, events: Vec::new() } }
+        Self { lease, report, batches: Some(batches), current: Numbered { next: first, events: Vec::new() } }
     }
 
     /// Goes as far as it gets. An error is worth another try, later.
@@ -46,13 +47,8 @@ impl<B: Iterator<Item = io::Result<Vec<EventBody>>>> Delivery<B> {
     }
 
     async fn send(&mut self, client: &Client) -> Result<Option<io::Error>, CallError> {
-        loop {
-            send(client, self.lease, &mut self.current).await?;
-            match self.batches.next() {
-                Some(Ok(events)) => self.current.events = events,
-                Some(Err(error)) => return Ok(Some(error)),
-                None => break,
-            }
+        if let Some(unreadable) = self.send_events(client).await? {
+            return Ok(Some(unreadable));
         }
         self.report.last_event = Some(self.current.next - 1).filter(|last| *last > 0);
         match client.report(self.lease, &self.report).await {
@@ -62,6 +58,38 @@ impl<B: Iterator<Item = io::Result<Vec<EventBody>>>> Delivery<B> {
                 client.report(self.lease, &self.report).await.map(|_| None)
             }
             answer => answer.map(|_| None),
+        }
+    }
+
+    async fn send_events(&mut self, client: &Client) -> Result<Option<io::Error>, CallError> {
+        while let Some(batches) = &mut self.batches {
+            match send(client, self.lease, &mut self.current).await {
+                Err(error) if error.is_too_large() => {
+                    tracing::warn!(lease = %self.lease, "the rest of the output is dropped: {error}");
+                    self.drop_rest();
+                    break;
+                }
+                sent => sent?,
+            }
+            match batches.next() {
+                Some(Ok(events)) => self.current.events = events,
+                Some(Err(error)) => return Ok(Some(error)),
+                None => break,
+            }
+        }
+        Ok(None)
+    }
+
+    /// The report is worth more than the events that are left; it says how much they were, as far as they can be read.
+    fn drop_rest(&mut self) {
+        let rest = self.batches.take().into_iter().flatten().map_while(Result::ok).flatten();
+        for event in self.current.events.drain(..).chain(rest) {
+            let EventBody::Output { stream, bytes } = event else { continue };
+            let dropped = match stream {
+                Stream::Stdout => &mut self.report.dropped_bytes.stdout,
+                Stream::Stderr => &mut self.report.dropped_bytes.stderr,
+            };
+            *dropped += bytes.into_bytes().map_or(0, |bytes| bytes.len() as u64);
         }
     }
 }

@@ -154,3 +154,20 @@ fn a_worker_at_rest_is_small() {
     peer.report(&peer.shell("true"));
     assert!(resident_kib(worker.pid()) < 20_000, "{} KiB", resident_kib(worker.pid()));
 }
+
+#[test]
+fn a_task_whose_output_is_too_much_for_the_coordinator_runs_on_and_is_reported() {
+    let (bench, peer) = (Bench::new(), Peer::start());
+    let _worker = bench.worker(&peer, &[]);
+    peer.fault_after("/events", 1, Fault::Answer(413, problem(413, "too_large")));
+    // More than the worker buffers, and all of it would be sent live.
+    let code = "import sys\nfor _ in range(160): sys.stdout.write('x' * 100000)\nsys.exit(3)";
+    let limits = json!({"output_bytes": 64 << 20});
+    let lease = peer.task(json!({"run": {"kind": "python", "code": code}, "limits": limits, "timeout_s": 20}));
+    let report = peer.report(&lease);
+    assert_eq!(report["outcome"], json!({"exited": {"code": 3}}));
+    let kept = peer.output(&lease, "stdout").len() as u64;
+    assert_eq!(report["last_event"], json!(peer.events(&lease).len()));
+    assert_eq!(report["written_bytes"]["stdout"], json!(16_000_000));
+    assert_eq!(report["dropped_bytes"]["stdout"], json!(16_000_000 - kept));
+}

@@ -18,6 +18,8 @@ pub(crate) enum Fault {
     LoseAnswer,
     /// It is answered with this, and not done.
     Answer(u16, Value),
+    /// Nothing.
+    None,
     /// It is never answered, nor done.
     Hang,
 }
@@ -112,6 +114,12 @@ impl Peer {
     /// The next `times` requests whose path ends so go wrong.
     pub(crate) fn fault(&self, path_end: &str, times: usize, fault: Fault) {
         self.change(|state| state.faults.push((path_end.into(), times, fault)));
+    }
+
+    /// All requests whose path ends so go wrong, but for the first `good` of them.
+    pub(crate) fn fault_after(&self, path_end: &str, good: usize, fault: Fault) {
+        self.fault(path_end, good, Fault::None);
+        self.fault(path_end, usize::MAX, fault);
     }
 
     pub(crate) fn heal(&self) {
@@ -235,7 +243,7 @@ fn serve(stream: TcpStream, shared: &(Mutex<State>, Condvar)) {
                 handle(&request, shared, &stream);
                 return;
             }
-            None => handle(&request, shared, &stream),
+            Some(Fault::None) | None => handle(&request, shared, &stream),
         };
         let body = if status == 204 { String::new() } else { body.to_string() };
         let head =

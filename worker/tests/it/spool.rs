@@ -141,3 +141,26 @@ fn a_drain_leaves_an_undelivered_report_for_the_next_start() {
     peer.report(&lease);
     eventually("the spool is empty", || bench.spooled().is_empty());
 }
+
+#[test]
+fn a_report_is_sent_without_the_events_that_are_too_many() {
+    let (bench, peer) = (Bench::new(), Peer::start());
+    let mut worker = bench.worker(&peer, &[]);
+    peer.fault("/events", 1000, unavailable());
+    let lease = peer.python("print('x' * 99999)");
+    eventually("the report is saved", || !bench.spooled().is_empty());
+    worker.kill();
+    peer.heal();
+    // The first batch is taken; the next one is too much.
+    peer.fault_after("/events", 1, Fault::Answer(413, problem(413, "too_large")));
+    let worker = bench.worker(&peer, &[]);
+    let report = peer.report(&lease);
+    worker.logged("the rest of the output is dropped");
+    assert_eq!(report["outcome"], json!({"exited": {"code": 0}}));
+    let (kept, events) = (peer.stdout(&lease).len() as u64, peer.events(&lease).len());
+    assert!(kept > 0 && events > 0);
+    assert_eq!(report["last_event"], json!(events));
+    assert_eq!(report["dropped_bytes"]["stdout"], json!(100_000 - kept));
+    eventually("the spool is empty", || bench.spooled().is_empty());
+    assert!(files(&bench.state().join("spool/refused")).is_empty());
+}
