@@ -4,12 +4,13 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
-use coordinator::store::sqlite::select::{COUNT_RUNNING, NEXT_KIND};
+use coordinator::store::sqlite::select::{COUNT_RUNNING, NEXT_NEEDS, NEXT_PRIORITY};
 use rusqlite::Connection;
 
-/// What is asked, and how. The first two are the coordinator's own words; the others are what the rest comes down to.
-const QUESTIONS: [(&str, &str); 7] = [
-    ("the next kind of ready task of a repo", NEXT_KIND),
+/// What is asked, and how. The first three are the coordinator's own words; the others are what the rest comes down to.
+const QUESTIONS: [(&str, &str); 8] = [
+    ("the next kind of ready task that is as urgent", NEXT_NEEDS),
+    ("the next kind of ready task that is less urgent", NEXT_PRIORITY),
     ("whether a repo is full", COUNT_RUNNING),
     ("a task by its id", "SELECT * FROM tasks WHERE id = ?1"),
     ("a task by its lease", "SELECT * FROM tasks WHERE lease = ?1"),

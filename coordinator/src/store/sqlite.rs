@@ -22,6 +22,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use protocol::admin::{KeyView, RepoChange, RepoView};
 use protocol::{KeyId, RepoName, TaskId, Timestamp, WorkerEvent, WorkerId};
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::migrate::{STEPS, migrate};
@@ -177,6 +178,8 @@ impl Sqlite {
 fn configure(db: &Connection) -> rusqlite::Result<()> {
     db.busy_timeout(Duration::from_secs(5))?;
     db.set_prepared_statement_cache_capacity(128);
+    // Plans by the schema alone: else a statement is prepared anew whenever other values are bound to it.
+    db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     db.pragma_update(None, "journal_mode", "WAL")?;
     // The writer checkpoints itself, because it must hear of a failed fsync.
     db.pragma_update(None, "wal_autocheckpoint", 0)?;

@@ -58,7 +58,7 @@ async fn a_worker_that_finds_no_work_leaves_when_told_to() -> Result<()> {
         let setup = Setup { name: "idle", repo: "r", variables: &[("CW_IDLE_EXIT", "1s")] };
         let mut worker = Worker::launch(&coordinator, setup).await?;
         assert_eq!(worker.program().ended().await?.code(), Some(0));
-        let workers = coordinator.cw(&["workers"]).await?.with_code(0)?;
+        let workers = coordinator.cw(&["workers", "--all"]).await?.with_code(0)?;
         ensure!(workers.out.contains("gone"), "it said that it left: {workers:?}");
         Ok(())
     })

@@ -6,14 +6,19 @@
 //! tasks are not in the index at all.
 
 use protocol::{RepoName, WorkerInfo};
-use rusqlite::{Connection, OptionalExtension as _};
+use rusqlite::{Connection, OptionalExtension as _, Row};
 
 use super::session::repo_name;
 use crate::store::types::{Notice, StoreError};
 
-/// The step from one kind of waiting task to the next.
-pub const NEXT_KIND: &str = "SELECT priority, needs, seq FROM tasks WHERE repo = ?1 AND state = 0 AND hold IS NULL \
-     AND (priority, needs) > (?2, ?3) ORDER BY priority, needs, seq LIMIT 1";
+/// The step from one kind of waiting task to the next that is as urgent.
+pub const NEXT_NEEDS: &str = "SELECT priority, needs, seq FROM tasks WHERE repo = ?1 AND state = 0 AND hold IS NULL \
+     AND priority = ?2 AND needs > ?3 ORDER BY needs, seq LIMIT 1";
+
+/// The step to the next that is less urgent. One statement for both steps, `(priority, needs) > (?2, ?3)`, would begin at the
+/// kind itself and pass over every task of it.
+pub const NEXT_PRIORITY: &str = "SELECT priority, needs, seq FROM tasks WHERE repo = ?1 AND state = 0 AND hold IS NULL \
+     AND priority > ?2 ORDER BY priority, needs, seq LIMIT 1";
 
 /// The running tasks of a repo, counted no further than its limit.
 pub const COUNT_RUNNING: &str = "SELECT count(*) FROM (SELECT 1 FROM tasks WHERE repo = ?1 AND state = 1 LIMIT ?2)";
@@ -106,10 +111,16 @@ impl Kinds {
 
     /// The oldest task of the next kind.
     fn next(&mut self, db: &Connection) -> Result<Option<(i64, String, i64)>, StoreError> {
-        let found = db
-            .prepare_cached(NEXT_KIND)?
-            .query_row((self.repo, self.priority, &self.needs), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
-            .optional()?;
+        let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+        let as_urgent = if self.needs.is_empty() {
+            None
+        } else {
+            db.prepare_cached(NEXT_NEEDS)?.query_row((self.repo, self.priority, &self.needs), read).optional()?
+        };
+        let found: Option<(i64, String, i64)> = match as_urgent {
+            Some(found) => Some(found),
+            None => db.prepare_cached(NEXT_PRIORITY)?.query_row((self.repo, self.priority), read).optional()?,
+        };
         if let Some((priority, needs, _)) = &found {
             self.priority = *priority;
             self.needs.clone_from(needs);
