@@ -150,6 +150,23 @@ pub struct Holder {
 }
 
 impl Task {
+    /// A task that nobody has tried yet.
+    #[must_use]
+    pub const fn new(is_agent: bool, max_attempts: u32, retry: Option<Retry>) -> Self {
+        Self {
+            state: State::Queued { hold: None },
+            attempt: 0,
+            counted: 0,
+            releases: 0,
+            cancel_requested_at: None,
+            started_at: None,
+            ended: None,
+            is_agent,
+            max_attempts,
+            retry,
+        }
+    }
+
     /// A worker takes the task.
     ///
     /// # Errors

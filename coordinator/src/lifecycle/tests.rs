@@ -16,18 +16,7 @@ fn at(ms: i64) -> Timestamp {
 }
 
 fn queued() -> Task {
-    Task {
-        state: State::Queued { hold: None },
-        attempt: 0,
-        counted: 0,
-        releases: 0,
-        cancel_requested_at: None,
-        started_at: None,
-        ended: None,
-        is_agent: false,
-        max_attempts: 3,
-        retry: None,
-    }
+    Task::new(false, 3, None)
 }
 
 fn lease(number: u128, expires_ms: i64) -> Lease {

@@ -49,19 +49,8 @@ pub(super) fn repo_id(db: &Connection, name: &RepoName) -> Result<i64, StoreErro
     Ok(db.last_insert_rowid())
 }
 
-fn new_task(spec: &Spec, hold: Option<Hold>) -> Task {
-    Task {
-        state: State::Queued { hold },
-        attempt: 0,
-        counted: 0,
-        releases: 0,
-        cancel_requested_at: None,
-        started_at: None,
-        ended: None,
-        is_agent: spec.run.is_agent(),
-        max_attempts: spec.max_attempts(),
-        retry: spec.retry.clone(),
-    }
+fn new_task(spec: &Spec) -> Task {
+    Task::new(spec.run.is_agent(), spec.max_attempts(), spec.retry.clone())
 }
 
 fn insert(db: &Connection, repo: i64, new: &NewTask, now: Now) -> Result<Stored, StoreError> {
@@ -80,11 +69,9 @@ fn insert(db: &Connection, repo: i64, new: &NewTask, now: Now) -> Result<Stored,
         lease_events: 0,
         lease_event_bytes: 0,
         created_at: now.at,
-        task: new_task(spec, later),
+        task: new_task(spec),
     };
-    if later.is_none() {
-        stored.task.state = State::Queued { hold: session::starts_held(&stored) };
-    }
+    stored.task.state = State::Queued { hold: later.or_else(|| session::starts_held(&stored)) };
     insert_row(db, &stored)?;
     stored.seq = db.last_insert_rowid();
     Ok(stored)
@@ -154,7 +141,7 @@ fn find_first(db: &Connection, idempotency: &Idempotency) -> Result<Option<Store
     let full: String =
         db.prepare_cached("SELECT full FROM specs WHERE task = ?1")?.query_row([seq], |row| row.get(0))?;
     let spec: Spec = serde_json::from_str(&full).map_err(|error| StoreError::Corrupt(error.to_string()))?;
-    stored.task = new_task(&spec, None);
+    stored.task = new_task(&spec);
     let raw = RawValue::from_string(full).map_err(|error| StoreError::Corrupt(error.to_string()))?;
     Ok(Some(StoredTask { row: stored.visible(spec.repo.clone(), &spec), spec: raw, result: None }))
 }

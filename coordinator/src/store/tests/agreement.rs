@@ -165,18 +165,7 @@ impl Parties {
         };
         let number = self.rules.len() as u128;
         self.opened.store.submit(new(number, spec), at(self.model.now)).await.unwrap();
-        self.rules.push(Task {
-            state: State::Queued { hold: None },
-            attempt: 0,
-            counted: 0,
-            releases: 0,
-            cancel_requested_at: None,
-            started_at: None,
-            ended: None,
-            is_agent: false,
-            max_attempts,
-            retry,
-        });
+        self.rules.push(Task::new(false, max_attempts, retry));
         self.model.tasks.push(Entry {
             repo,
             priority: Priority::ALL[priority],
