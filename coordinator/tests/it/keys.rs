@@ -253,3 +253,29 @@ async fn a_key_that_makes_no_sense_is_not_made() {
     }
     assert_eq!(on.contents().await, before);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn when_the_last_admins_key_has_expired_the_next_start_writes_a_new_one() {
+    let on = Running::start().await;
+    let first = on.get("/v1/keys").await.ok()["items"][0]["id"].as_str().unwrap().to_owned();
+    let (_, brief) = on.key(json!({"role": "admin", "ttl_s": 2})).await;
+    on.ask(&brief, Method::DELETE, &format!("/v1/keys/{first}"), None).await.ok();
+    eventually("the other key expires", async || {
+        (on.ask(&brief, Method::GET, "/v1/keys", None).await.status == 401).then_some(())
+    })
+    .await;
+    let on = Running::start_in(on.stop().await, |_| {}).await;
+    on.get("/v1/keys").await.ok();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_id_is_spoken_for_by_the_key_that_first_used_it() {
+    let on = Running::start().await;
+    let worker = on.worker(&["a"]).await;
+    worker.ask(0).await;
+    let (_, other) = on.key(json!({"role": "worker", "repos": ["a"]})).await;
+    let mut gone = worker.request(0);
+    gone["worker"]["state"] = json!("gone");
+    on.ask(&other, Method::POST, "/v1/leases", Some(&gone)).await.refused(Code::Conflict);
+    assert_eq!(on.get("/v1/workers").await.ok()["items"][0]["state"], "ready");
+}
