@@ -12,10 +12,12 @@ use protocol::{LeaseGrant, Outcome, Report, Spec};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::confinement::LEVEL;
 use crate::directory::{self, Directory};
 use crate::heartbeat::Heartbeat;
 use crate::output::{Account, Leftover};
 use crate::random::Backoff;
+use crate::slots::Slot;
 use crate::spool::{Delivery, Head, Settled};
 use crate::{Worker, clock};
 use watch_over::{Finished, watch_over};
@@ -50,7 +52,8 @@ pub(crate) async fn run(worker: Arc<Worker>, grant: LeaseGrant, mut give_up: wat
     };
     worker.stats.started();
     tracing::info!(task = %grant.task, lease = %grant.lease, attempt = grant.attempt, repo = %grant.repo, "task started");
-    let attempt = Attempt { worker, grant, spec, heartbeat, give_up };
+    let slot = worker.slots.take();
+    let attempt = Attempt { worker, grant, spec, slot, heartbeat, give_up };
     attempt.run().await
 }
 
@@ -77,6 +80,7 @@ struct Attempt {
     worker: Arc<Worker>,
     grant: LeaseGrant,
     spec: Spec,
+    slot: Slot,
     heartbeat: Heartbeat,
     give_up: watch::Receiver<bool>,
 }
@@ -97,13 +101,13 @@ impl Attempt {
     }
 
     async fn prepare(&self) -> anyhow::Result<Directory> {
-        let (attempts, spec) = (self.worker.state.attempts(), self.spec.clone());
-        tokio::task::spawn_blocking(move || Directory::create(&attempts, &spec)).await?
+        let (worker, spec, slot) = (Arc::clone(&self.worker), self.spec.clone(), self.slot.number);
+        tokio::task::spawn_blocking(move || Directory::create(&worker.confinement.place(slot), &spec)).await?
     }
 
     async fn finish(&mut self, finished: Finished, started_at: Instant) -> Ended {
         let (task, lease) = (self.grant.task, self.grant.lease);
-        let Finished::Ran { outcome, leftover, account, used } = finished else {
+        let Finished::Ran { outcome, leftover, account, used, return_value } = finished else {
             if self.heartbeat.is_valid() {
                 release(&self.worker, &self.grant, "drain".into()).await;
             } else {
@@ -123,11 +127,12 @@ impl Attempt {
         self.worker.stats.ended(outcome.reason());
         let usage = Usage {
             wall_ms,
-            cpu_ms: used.map(|end| end.cpu_ms),
-            peak_memory_bytes: used.map(|end| end.peak_memory_bytes),
-            source: "rusage".into(),
+            cpu_ms: used.cpu_ms,
+            peak_memory_bytes: used.peak_memory_bytes,
+            source: used.source.into(),
         };
-        self.hand_in(report(outcome, account, usage), *leftover).await;
+        let report = Report { return_value, ..report(outcome, account, usage) };
+        self.hand_in(report, *leftover).await;
         Ended::Done
     }
 
@@ -185,7 +190,7 @@ fn report(outcome: Outcome, account: Account, usage: Usage) -> Report {
         written_bytes,
         dropped_bytes,
         usage: Some(usage),
-        confinement: Some("none".into()),
+        confinement: Some(LEVEL.into()),
         ..Report::new(outcome)
     }
 }

@@ -50,6 +50,18 @@ pub struct RunArgs {
     /// The Python that runs python tasks [default: python3 of the system]
     #[arg(long, env = "CW_PYTHON", value_name = "PATH", value_parser = path())]
     pub python: Option<PathBuf>,
+    /// The node that runs javascript tasks, 18 or newer [default: node of the system]
+    #[arg(long, env = "CW_NODE", value_name = "PATH", value_parser = path())]
+    pub node: Option<PathBuf>,
+    /// Directories that tasks may read beside the system's, separated by commas
+    #[arg(long, env = "CW_RO_MOUNT", value_name = "DIR", value_delimiter = ',', value_parser = path())]
+    pub ro_mount: Vec<PathBuf>,
+    /// Whether each attempt gets a cgroup
+    #[arg(long, env = "CW_CGROUP", value_enum, default_value_t = CgroupUse::Auto)]
+    pub cgroup: CgroupUse,
+    /// As root: the first of the users that tasks run as, one for each slot
+    #[arg(long, env = "CW_TASK_UID", value_name = "UID", default_value = "60600", value_parser = clap::value_parser!(u32).range(1..=2_000_000_000))]
+    pub task_uid: u32,
     /// How log lines look
     #[arg(long, env = "CW_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
@@ -65,6 +77,17 @@ pub enum LogFormat {
     Text,
     /// One JSON object a line.
     Json,
+}
+
+/// Whether attempts get cgroups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum CgroupUse {
+    /// Where they can be made.
+    Auto,
+    /// Never: rlimits and samples hold the limits.
+    Off,
+    /// Always: the worker does not start where they cannot be made.
+    Require,
 }
 
 /// A worker's settings, checked.
@@ -91,6 +114,14 @@ pub struct Config {
     pub keep_attempts: bool,
     /// The Python of python tasks, when it is not the system's.
     pub python: Option<PathBuf>,
+    /// The node of javascript tasks, when it is not the system's.
+    pub node: Option<PathBuf>,
+    /// What of the machine tasks may read beside the system's directories.
+    pub ro_mounts: Vec<PathBuf>,
+    /// Whether attempts get cgroups.
+    pub cgroup: CgroupUse,
+    /// The first of the users that a root worker gives its slots.
+    pub task_uid: u32,
     /// How log lines look.
     pub log_format: LogFormat,
 }
@@ -112,6 +143,10 @@ impl Config {
             http: args.http.as_deref().filter(|text| !text.is_empty()).map(loopback).transpose()?,
             keep_attempts: args.keep_attempts,
             python: args.python.clone().filter(|path| !path.as_os_str().is_empty()),
+            node: args.node.clone().filter(|path| !path.as_os_str().is_empty()),
+            ro_mounts: ro_mounts(&args.ro_mount)?,
+            cgroup: args.cgroup,
+            task_uid: args.task_uid,
             log_format: args.log_format,
             // Last, because reading it may delete the file.
             key: Key::read(args.key_file.as_deref(), args.key_once)?,
@@ -207,6 +242,20 @@ fn state_dir(typed: Option<&Path>) -> anyhow::Result<PathBuf> {
         .context("no state directory: give --state-dir or CW_STATE_DIR")?;
     ensure!(path.to_str().is_some(), "state directory {} is not UTF-8", path.display());
     std::path::absolute(&path).with_context(|| format!("state directory {}", path.display()))
+}
+
+/// A task must find a directory where programs expect it, and must not read through it what is the worker's.
+fn ro_mounts(typed: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
+    let mut mounts = Vec::new();
+    for path in typed.iter().filter(|path| !path.as_os_str().is_empty()) {
+        let shown = path.display();
+        ensure!(path.is_absolute(), "--ro-mount {shown}: expected an absolute path");
+        ensure!(path.is_dir(), "--ro-mount {shown}: not a directory");
+        let own = ["/", "/proc", "/sys", "/dev", "/tmp", "/workspace", "/home/task", "/task", "/etc", "/run"];
+        ensure!(!own.iter().any(|own| Path::new(own) == path), "--ro-mount {shown}: tasks have one of their own");
+        mounts.push(path.clone());
+    }
+    Ok(mounts)
 }
 
 fn loopback(text: &str) -> anyhow::Result<SocketAddr> {

@@ -1,28 +1,42 @@
-//! The private directory of one attempt: `work` is where the task runs, beside it are its home, its temporary files, its
-//! code and its input. Removing it copes with whatever a task leaves: closed directories, any depth, links.
+//! The private directory of one attempt. Inside its confinement the task finds `work` at /workspace, `home` and `tmp` as
+//! its own, `task` (its code and input) and `etc` read-only. Removing it copes with whatever a task leaves: closed
+//! directories, any depth, links.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use protocol::Spec;
 
+use crate::confinement::{TASK, mounts};
 use crate::random;
 
 /// A directory that nobody else can look into. It stays until `remove`.
 #[derive(Debug, Clone)]
 pub(crate) struct Directory {
     path: PathBuf,
+    /// Whom the task's own files belong to, when it is not the worker.
+    owner: Option<u32>,
+}
+
+/// Where attempts have their directories, and the program that is each one's pid 1.
+pub(crate) struct Place<'state> {
+    pub(crate) attempts: &'state Path,
+    pub(crate) init: &'state Path,
+    /// The slot's user, when the worker is root.
+    pub(crate) owner: Option<u32>,
+    /// The names that the task can look up, as /etc/hosts has them.
+    pub(crate) hosts: &'state str,
 }
 
 impl Directory {
     /// Makes one with a name that cannot be guessed, and lays out what the spec brings along.
-    pub(crate) fn create(attempts: &Path, spec: &Spec) -> anyhow::Result<Self> {
-        let path = attempts.join(format!("{:032x}", random::bits()?));
-        let directory = Self { path };
-        directory.lay_out(spec).with_context(|| format!("cannot prepare {}", directory.path.display()))?;
+    pub(crate) fn create(place: &Place<'_>, spec: &Spec) -> anyhow::Result<Self> {
+        let path = place.attempts.join(format!("{:032x}", random::bits()?));
+        let directory = Self { path, owner: place.owner };
+        directory.lay_out(place, spec).with_context(|| format!("cannot prepare {}", directory.path.display()))?;
         Ok(directory)
     }
 
@@ -30,49 +44,81 @@ impl Directory {
         &self.path
     }
 
-    /// Where the task works.
+    /// A name that no other attempt has.
+    pub(crate) fn name(&self) -> String {
+        self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    /// Where the task works, seen from outside.
     pub(crate) fn work(&self) -> PathBuf {
         self.path.join("work")
     }
 
-    pub(crate) fn home(&self) -> PathBuf {
-        self.path.join("home")
+    /// Writes a file for the task to read; says where the task finds it.
+    pub(crate) fn write_code(&self, name: &str, text: &str) -> io::Result<String> {
+        write_new(&self.path.join("task").join(name), text.as_bytes(), 0o644)?;
+        Ok(format!("{TASK}/{name}"))
     }
 
-    pub(crate) fn temporary(&self) -> PathBuf {
-        self.path.join("tmp")
-    }
-
-    /// The task's input, if it has any.
-    pub(crate) fn stdin(&self) -> PathBuf {
-        self.path.join("stdin")
-    }
-
-    /// Writes the task's code; says where.
-    pub(crate) fn write_code(&self, name: &str, code: &str) -> io::Result<PathBuf> {
-        let path = self.path.join(name);
-        write_new(&path, code.as_bytes())?;
-        Ok(path)
-    }
-
-    fn lay_out(&self, spec: &Spec) -> anyhow::Result<()> {
-        for directory in [self.path.clone(), self.work(), self.home(), self.temporary()] {
-            fs::DirBuilder::new().mode(0o700).create(directory)?;
+    fn lay_out(&self, place: &Place<'_>, spec: &Spec) -> anyhow::Result<()> {
+        // Its parents are closed to all but the worker; the slot's user comes in by a door of its own.
+        make(&self.path, if self.owner.is_some() { 0o711 } else { 0o700 })?;
+        for name in ["task", "etc"] {
+            make(&self.path.join(name), 0o755)?;
         }
+        for name in ["work", "home", "tmp"] {
+            make(&self.path.join(name), 0o700)?;
+            self.give(&self.path.join(name))?;
+        }
+        let etc = [
+            ("passwd", mounts::PASSWD),
+            ("group", mounts::GROUP),
+            ("nsswitch.conf", mounts::NSSWITCH),
+            ("hosts", place.hosts),
+        ];
+        for (name, text) in etc {
+            write_new(&self.path.join("etc").join(name), text.as_bytes(), 0o644)?;
+        }
+        fs::hard_link(place.init, self.path.join("init")).context("cannot link the program")?;
         for (path, content) in &spec.files {
-            let target = self.work().join(path.as_str());
-            target.parent().map(fs::create_dir_all).transpose()?;
-            write_new(&target, &content.bytes()?).with_context(|| format!("file {path}"))?;
+            self.lay_out_file(path.as_str(), &content.bytes()?).with_context(|| format!("file {path}"))?;
         }
         match &spec.stdin {
-            Some(content) => write_new(&self.stdin(), &content.bytes()?).context("stdin"),
+            Some(content) => write_new(&self.path.join("task/stdin"), &content.bytes()?, 0o644).context("stdin"),
             None => Ok(()),
         }
     }
+
+    fn lay_out_file(&self, path: &str, bytes: &[u8]) -> io::Result<()> {
+        let mut at = self.work();
+        let parts: Vec<&str> = path.split('/').collect();
+        for part in parts.iter().take(parts.len() - 1) {
+            at.push(part);
+            if !at.is_dir() {
+                make(&at, 0o755)?;
+                self.give(&at)?;
+            }
+        }
+        at.extend(parts.last());
+        write_new(&at, bytes, 0o644)?;
+        self.give(&at)
+    }
+
+    /// Lets a file or directory be the task's own.
+    fn give(&self, path: &Path) -> io::Result<()> {
+        self.owner.map_or(Ok(()), |owner| chown(path, Some(owner), Some(owner)))
+    }
 }
 
-fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    File::options().write(true).create_new(true).mode(0o600).open(path)?.write_all(bytes)
+fn make(path: &Path, mode: u32) -> io::Result<()> {
+    fs::DirBuilder::new().mode(mode).create(path)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))
+}
+
+fn write_new(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+    let mut file = File::options().write(true).create_new(true).mode(mode).open(path)?;
+    file.set_permissions(fs::Permissions::from_mode(mode))?;
+    file.write_all(bytes)
 }
 
 /// Removes a directory once nothing runs in it any more.

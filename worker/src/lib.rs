@@ -3,7 +3,7 @@
 //! From the outside in: `config` and `signals` say what is wanted, `session` lives the worker's life, `attempt` tells the
 //! story of one lease with the help of `heartbeat`, `directory`, `language`, `process` and `output`, and `spool` brings
 //! the report home. `client` is the only one that speaks HTTP to the coordinator, `process` the only one that starts
-//! programs. Every task runs as the worker's own user: what keeps tasks apart is their directories, not a wall.
+//! programs, each inside the walls of `confinement`.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -17,6 +17,7 @@ mod attempt;
 mod client;
 mod clock;
 pub mod config;
+mod confinement;
 mod directory;
 mod health;
 mod heartbeat;
@@ -27,6 +28,7 @@ mod process;
 mod random;
 mod session;
 mod signals;
+mod slots;
 mod spool;
 mod state;
 mod stats;
@@ -67,30 +69,41 @@ struct Worker {
     spool: Arc<spool::Spool>,
     state: state::StateDir,
     family: Arc<process::Family>,
+    confinement: confinement::Confinement,
+    slots: slots::Slots,
     tools: language::Tools,
     stats: stats::Stats,
 }
 
 impl Worker {
-    fn new(config: config::Config) -> anyhow::Result<Self> {
-        let tools = language::Tools::find(config.python.as_deref())?;
+    async fn new(config: config::Config) -> anyhow::Result<Self> {
+        let tools = language::Tools::find(config.python.as_deref(), config.node.as_deref())?;
         let state = state::StateDir::open(&config.state_dir)?;
         let spool = spool::Spool::open(&config.state_dir)?;
         spool.sweep().context("cannot sweep the spool")?;
+        let family = Arc::new(process::Family::found().context("cannot become a reaper of processes")?);
+        let confinement = confinement::Confinement::found(&config, &state)?;
+        state.sweep(|attempt| confinement.sweep(attempt))?;
+        let tried = confinement::probe::probe(&confinement, &family).await.context(
+            "tasks cannot be confined here, so that none is taken; `cw-worker doctor` says more",
+        )?;
+        confinement::probe::require(&tried)?;
         let info = WorkerInfo {
             id: WorkerId::new(clock::now_ms(), random::bits()?),
             version: env!("CARGO_PKG_VERSION").into(),
-            runs: tools.words(),
-            confinement: Vec::new(),
+            runs: offers(&tools),
+            confinement: confinement::probe::proved(&tried),
             slots: config.slots,
             state: WorkerState::Ready,
             why: None,
         };
         Ok(Self {
             client: Arc::new(client::Client::new(config.coordinator.clone(), &config.key)?),
-            family: Arc::new(process::Family::found().context("cannot become a reaper of processes")?),
             spool: Arc::new(spool),
+            slots: slots::Slots::default(),
             stats: stats::Stats::default(),
+            family,
+            confinement,
             config,
             info,
             state,
@@ -99,12 +112,18 @@ impl Worker {
     }
 }
 
+/// The words for what can be run, and for what can be asked of a run.
+fn offers(tools: &language::Tools) -> Vec<String> {
+    let asked = ["limits", "network:none"].map(str::to_owned);
+    tools.words().into_iter().chain(asked).collect()
+}
+
 /// Runs a worker until it is told to leave.
 ///
 /// # Errors
 /// When it cannot start: the state directory, the health address or a program is not to be had.
 pub async fn run(config: config::Config, stages: watch::Receiver<Stage>) -> anyhow::Result<Exit> {
-    let worker = Arc::new(Worker::new(config)?);
+    let worker = Arc::new(Worker::new(config).await?);
     if let Some(address) = worker.config.http {
         let listener =
             TcpListener::bind(address).await.with_context(|| format!("--http: cannot listen on {address}"))?;
@@ -113,12 +132,30 @@ pub async fn run(config: config::Config, stages: watch::Receiver<Stage>) -> anyh
     }
     let repos = worker.config.repos.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let (id, runs, slots) = (worker.info.id, worker.info.runs.join(", "), worker.config.slots);
-    tracing::info!("worker {id} serves {repos}: runs {runs}, {slots} at a time, unconfined");
+    tracing::info!("worker {id} serves {repos}: runs {runs}, {slots} at a time, confined by bubblewrap");
     Ok(session::run(worker, stages).await)
 }
 
-/// Runs as the supervisor of one attempt, as `cw-worker supervise` does.
+/// Runs as a stage of the confinement, as `cw-worker enter`, `init` and `check` do.
 #[must_use]
-pub fn supervise() -> ExitCode {
-    process::supervise::run()
+pub fn stage(stage: Stages) -> ExitCode {
+    match stage {
+        Stages::Enter => confinement::enter::run(),
+        Stages::Init => confinement::init::run(),
+        Stages::Check { bait } => confinement::check::run(bait),
+    }
+}
+
+/// The stages of the confinement; the worker starts them itself.
+#[derive(Debug, Clone, Copy)]
+pub enum Stages {
+    /// The first, before bubblewrap.
+    Enter,
+    /// Pid 1 inside.
+    Init,
+    /// The program that tries the walls.
+    Check {
+        /// An address that must not answer.
+        bait: std::net::SocketAddr,
+    },
 }

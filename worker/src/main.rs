@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use worker::config::{Config, LogFormat, RunArgs};
-use worker::{Exit, Stage};
+use worker::{Exit, Stage, Stages};
 
 /// Takes tasks from a coordinator and runs them.
 #[derive(Parser)]
@@ -18,15 +18,26 @@ struct Args {
 enum Command {
     /// Take tasks and run them until told to stop.
     Run(Box<RunArgs>),
-    /// Watch over the processes of one attempt; the worker starts this itself.
+    /// The first stage of a confinement; the worker starts this itself.
     #[command(hide = true)]
-    Supervise,
+    Enter,
+    /// The last stage of a confinement, as its pid 1.
+    #[command(hide = true)]
+    Init,
+    /// Try the walls of a confinement from inside.
+    #[command(hide = true)]
+    Check {
+        /// An address that must not answer.
+        bait: std::net::SocketAddr,
+    },
 }
 
 fn main() -> ExitCode {
     match Args::parse().command {
         Command::Run(args) => run(&args),
-        Command::Supervise => worker::supervise(),
+        Command::Enter => worker::stage(Stages::Enter),
+        Command::Init => worker::stage(Stages::Init),
+        Command::Check { bait } => worker::stage(Stages::Check { bait }),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
@@ -23,8 +23,21 @@ impl StateDir {
         let lock = lock(path)?;
         let state = Self { path: path.to_path_buf(), _lock: lock };
         builder.create(state.attempts()).with_context(|| format!("cannot write to {}", path.display()))?;
-        state.sweep()?;
+        state.copy_program().with_context(|| format!("cannot copy this program to {}", path.display()))?;
         Ok(state)
+    }
+
+    /// This program as each attempt's pid 1: its own file may be replaced, or out of reach for the slot's user.
+    pub(crate) fn init(&self) -> PathBuf {
+        self.path.join("init")
+    }
+
+    fn copy_program(&self) -> std::io::Result<()> {
+        let new = self.path.join("init.new");
+        let _ = fs::remove_file(&new);
+        fs::copy("/proc/self/exe", &new)?;
+        fs::set_permissions(&new, fs::Permissions::from_mode(0o755))?;
+        fs::rename(new, self.init())
     }
 
     /// Where attempts have their directories.
@@ -39,12 +52,13 @@ impl StateDir {
         fs::remove_file(path)
     }
 
-    /// Removes what attempts of an earlier start left.
-    fn sweep(&self) -> anyhow::Result<()> {
+    /// Removes what attempts of an earlier start left; `also` removes what they have elsewhere.
+    pub(crate) fn sweep(&self, also: impl Fn(&Path)) -> anyhow::Result<()> {
         let attempts = self.attempts();
         let entries = fs::read_dir(&attempts).with_context(|| format!("cannot read {}", attempts.display()))?;
         for entry in entries {
             let path = entry?.path();
+            also(&path);
             if let Err(error) = directory::remove(&path) {
                 tracing::warn!("cannot remove {}: {error}", path.display());
             }

@@ -10,17 +10,30 @@ use super::{Attempt, must_leave};
 use crate::directory::Directory;
 use crate::heartbeat::Verdict;
 use crate::output::{Account, Leftover, Output};
-use crate::process::{End, Note, Process, Status};
+use crate::confinement::Plan;
+use crate::confinement::cgroup::{Cgroup, Counted};
+use crate::confinement::init::MAX_RETURN_BYTES;
+use crate::confinement::limits::Passed;
+use crate::confinement::wire::{End, Note, Returned, Status};
+use crate::process::Process;
 
+const SIGXCPU: i32 = 24;
+const SIGXFSZ: i32 = 25;
 /// Between TERM and KILL, when the worker ends a task.
 const KILL_GRACE: Duration = Duration::from_secs(5);
-/// How long the supervisor may take beyond that. A task can stop or slow it; then the worker ends them itself.
-const SUPERVISOR: Duration = Duration::from_secs(3);
+/// How long pid 1 may take beyond that; then the worker ends them itself.
+const INIT: Duration = Duration::from_secs(3);
 
 /// What became of the processes.
 pub(super) enum Finished {
     /// There is something to report.
-    Ran { outcome: Outcome, leftover: Box<Leftover>, account: Account, used: Option<End> },
+    Ran {
+        outcome: Outcome,
+        leftover: Box<Leftover>,
+        account: Account,
+        used: Used,
+        return_value: Option<serde_json::Value>,
+    },
     /// The lease was lost, or the worker leaves: there is nothing to report.
     GivenUp,
 }
@@ -28,18 +41,21 @@ pub(super) enum Finished {
 impl Finished {
     pub(super) fn setup_failed(detail: String) -> Self {
         let (leftover, account) = (Box::new(Leftover::nothing()), Account::default());
-        Self::Ran { outcome: Outcome::SetupFailed { detail }, leftover, account, used: None }
+        let outcome = Outcome::SetupFailed { detail };
+        Self::Ran { outcome, leftover, account, used: Used::default(), return_value: None }
     }
 }
 
 /// Why the processes ended, or must.
 enum Cause {
-    /// By themselves, as their supervisor tells.
+    /// By themselves or for a limit, as pid 1 tells.
     Ended(End),
     /// They never began.
     NotStarted { code: i32, message: String },
-    /// Their supervisor is gone without a word.
-    Orphaned,
+    /// Their confinement could not be built.
+    Unconfined { message: String },
+    /// The stages are gone without a word.
+    Orphaned { has_begun: bool },
     /// The worker ends them, with this outcome.
     Stopped(Outcome),
     /// The worker ends them, and nobody wants to know.
@@ -49,11 +65,24 @@ enum Cause {
 /// Runs the task's program to its end.
 pub(super) async fn watch_over(attempt: &mut Attempt, directory: &Directory) -> Finished {
     let worker = Arc::clone(&attempt.worker);
-    let plan = match worker.tools.plan(&attempt.grant, &attempt.spec, directory) {
-        Ok(plan) => plan,
+    let program = worker.tools.program(&attempt.grant, &attempt.spec, directory);
+    let planned = program.and_then(|program| {
+        Ok(worker.confinement.plan(&attempt.spec, program, directory, attempt.slot.number)?)
+    });
+    let (plan, cgroup) = match planned {
+        Ok(planned) => planned,
         Err(error) => return Finished::setup_failed(format!("{error:#}")),
     };
-    let (mut process, stdout, stderr) = match Process::start(&worker.family, &plan).await {
+    let finished = run(attempt, &plan, directory, cgroup.as_ref()).await;
+    if let Some(Err(error)) = cgroup.map(|cgroup| cgroup.remove()) {
+        tracing::warn!(task = %attempt.grant.task, "cannot remove the attempt's cgroup: {error}");
+    }
+    finished
+}
+
+async fn run(attempt: &mut Attempt, plan: &Plan, directory: &Directory, cgroup: Option<&Cgroup>) -> Finished {
+    let worker = Arc::clone(&attempt.worker);
+    let (mut process, stdout, stderr) = match Process::start(&worker.family, plan).await {
         Ok(started) => started,
         Err(error) => return Finished::setup_failed(format!("cannot start a process: {error}")),
     };
@@ -62,24 +91,28 @@ pub(super) async fn watch_over(attempt: &mut Attempt, directory: &Directory) -> 
     let live = output.send_live(Arc::clone(&worker.client), attempt.grant.lease, attempt.heartbeat.validity());
     let live = tokio::spawn(live);
     let cause = wait_for_end(attempt, &mut process, &output).await;
-    let used = stop(attempt, &mut process, &cause).await;
+    let end = stop(attempt, &mut process, &cause).await;
     process.close().await;
-    if used.is_none_or(|end| end.left_over) && !matches!(cause, Cause::NotStarted { .. }) {
+    if end.is_none() && !matches!(cause, Cause::NotStarted { .. }) {
         let family = Arc::clone(&worker.family);
         let _ = tokio::task::spawn_blocking(move || family.end_orphans()).await;
     }
-    let outcome = outcome(attempt, cause, &output);
+    let counted = cgroup.map(Cgroup::counted);
+    let outcome = outcome(attempt, cause, &output, counted.as_ref());
     live.abort();
     let _ = live.await;
     let Some(outcome) = outcome else { return Finished::GivenUp };
+    let (outcome, return_value) = returned(outcome, end.as_ref(), &output);
+    let used = Used::new(end.as_ref(), counted);
     let (leftover, account) = output.close().await;
-    Finished::Ran { outcome, leftover: Box::new(leftover), account, used }
+    Finished::Ran { outcome, leftover: Box::new(leftover), account, used, return_value }
 }
 
 /// Waits for the first of everything that can end an attempt. The lease comes first: once it is lost, nothing counts.
 async fn wait_for_end(attempt: &mut Attempt, process: &mut Process, output: &Output) -> Cause {
     let (timeout_s, idle_s) = (attempt.spec.timeout_s(), attempt.spec.idle_timeout_s.unwrap_or(u32::MAX));
     let mut deadline = Instant::now() + Duration::from_secs(timeout_s.into());
+    let mut has_begun = false;
     loop {
         tokio::select! {
             biased;
@@ -89,10 +122,15 @@ async fn wait_for_end(attempt: &mut Attempt, process: &mut Process, output: &Out
             },
             note = process.note() => match note {
                 // The deadline counts from here, not from the lease.
-                Some(Note::Started) => deadline = Instant::now() + Duration::from_secs(timeout_s.into()),
+                Some(Note::Started) => {
+                    has_begun = true;
+                    deadline = Instant::now() + Duration::from_secs(timeout_s.into());
+                }
+                Some(Note::Listening) => {}
+                Some(Note::Unconfined { message }) => return Cause::Unconfined { message },
                 Some(Note::NotStarted { code, message }) => return Cause::NotStarted { code, message },
                 Some(Note::Ended(end)) => return Cause::Ended(end),
-                None => return Cause::Orphaned,
+                None => return Cause::Orphaned { has_begun },
             },
             () = must_leave(&mut attempt.give_up) => return Cause::GivenUp,
             () = output.flooded() => return Cause::Stopped(Outcome::OutputLimit),
@@ -105,8 +143,8 @@ async fn wait_for_end(attempt: &mut Attempt, process: &mut Process, output: &Out
 /// Ends the processes if they live; says what they used.
 async fn stop(attempt: &Attempt, process: &mut Process, cause: &Cause) -> Option<End> {
     let grace = match cause {
-        Cause::Ended(end) => return Some(*end),
-        Cause::NotStarted { .. } | Cause::Orphaned => return None,
+        Cause::Ended(end) => return Some(end.clone()),
+        Cause::NotStarted { .. } | Cause::Unconfined { .. } | Cause::Orphaned { .. } => return None,
         Cause::Stopped(_) => KILL_GRACE.min(attempt.worker.config.grace),
         Cause::GivenUp => Duration::ZERO,
     };
@@ -115,31 +153,82 @@ async fn stop(attempt: &Attempt, process: &mut Process, cause: &Cause) -> Option
         loop {
             match process.note().await? {
                 Note::Ended(end) => return Some(end),
-                Note::Started | Note::NotStarted { .. } => {}
+                Note::Unconfined { .. } | Note::Listening | Note::Started | Note::NotStarted { .. } => {}
             }
         }
     };
-    let end = timeout(grace + SUPERVISOR, ended).await.ok().flatten();
+    let end = timeout(grace + INIT, ended).await.ok().flatten();
     if end.is_none() {
         process.kill();
     }
     end
 }
 
-fn outcome(attempt: &Attempt, cause: Cause, output: &Output) -> Option<Outcome> {
+fn outcome(attempt: &Attempt, cause: Cause, output: &Output, counted: Option<&Counted>) -> Option<Outcome> {
     match cause {
-        Cause::Ended(End { status: Status::Exited(code), .. }) => Some(Outcome::Exited { code }),
-        Cause::Ended(End { status: Status::Signalled(signal), .. }) => Some(Outcome::Signalled { signal }),
+        Cause::Ended(end) => Some(ended(&end, counted)),
         Cause::NotStarted { code, message } if matches!(attempt.spec.run, Run::Command { .. }) => {
             output.say(&message);
             Some(Outcome::Exited { code })
         }
         Cause::NotStarted { message, .. } => Some(Outcome::SetupFailed { detail: message }),
-        Cause::Orphaned => {
+        Cause::Unconfined { message } => Some(Outcome::ConfinementUnavailable { detail: message }),
+        Cause::Orphaned { .. } if counted.is_some_and(|counted| counted.is_out_of_memory) => Some(Outcome::Oom),
+        Cause::Orphaned { has_begun: false } => {
+            let detail = "bubblewrap ended before the task began; what it said is in the task's stderr".into();
+            Some(Outcome::ConfinementUnavailable { detail })
+        }
+        Cause::Orphaned { has_begun: true } => {
             output.say("the process that watched over this task was killed; the task was ended");
             Some(Outcome::Signalled { signal: 9 })
         }
         Cause::Stopped(outcome) => Some(outcome),
         Cause::GivenUp => None,
+    }
+}
+
+fn ended(end: &End, counted: Option<&Counted>) -> Outcome {
+    let killed_for_memory = counted.is_some_and(|counted| counted.is_out_of_memory);
+    match (end.passed, end.status) {
+        (Some(Passed::Memory), _) => Outcome::Oom,
+        (Some(Passed::Cpu), _) | (None, Status::Signalled(SIGXCPU)) => Outcome::CpuLimit,
+        (Some(Passed::Disk), _) | (None, Status::Signalled(SIGXFSZ)) => Outcome::DiskLimit,
+        (None, Status::Exited(0)) => Outcome::Exited { code: 0 },
+        (None, _) if killed_for_memory => Outcome::Oom,
+        (None, Status::Exited(code)) => Outcome::Exited { code },
+        (None, Status::Signalled(signal)) => Outcome::Signalled { signal },
+    }
+}
+
+/// What the handler returned. A value that is too large, or is none, is a failure of the task.
+fn returned(outcome: Outcome, end: Option<&End>, output: &Output) -> (Outcome, Option<serde_json::Value>) {
+    let is_ok = outcome == Outcome::Exited { code: 0 };
+    let complaint = match end.map(|end| &end.returned) {
+        None | Some(Returned::Nothing) => return (outcome, None),
+        Some(Returned::Text(text)) => match serde_json::from_str(text) {
+            Ok(value) if is_ok => return (outcome, Some(value)),
+            Ok(_) => return (outcome, None),
+            Err(error) => format!("the return value is not JSON: {error}"),
+        },
+        Some(Returned::TooLarge) => format!("the return value is over {MAX_RETURN_BYTES} bytes"),
+    };
+    output.say(&complaint);
+    (if is_ok { Outcome::Exited { code: 1 } } else { outcome }, None)
+}
+
+/// What the processes used, and who says so.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Used {
+    pub(super) cpu_ms: Option<u64>,
+    pub(super) peak_memory_bytes: Option<u64>,
+    pub(super) source: &'static str,
+}
+
+impl Used {
+    fn new(end: Option<&End>, counted: Option<Counted>) -> Self {
+        let (cpu_ms, peak) = (end.map(|end| end.cpu_ms), end.map(|end| end.peak_memory_bytes));
+        let Some(counted) = counted else { return Self { cpu_ms, peak_memory_bytes: peak, source: "rusage" } };
+        let peak_memory_bytes = counted.peak_memory_bytes.or(peak);
+        Self { cpu_ms: cpu_ms.or(counted.cpu_ms), peak_memory_bytes, source: "cgroup" }
     }
 }

@@ -3,6 +3,12 @@ use serde_json::json;
 
 use super::*;
 
+fn create(home: &Path, spec: &Spec) -> Directory {
+    fs::write(home.join("init"), "").unwrap();
+    let place = Place { attempts: home, init: &home.join("init"), owner: None, hosts: "127.0.0.1 localhost\n" };
+    Directory::create(&place, spec).unwrap()
+}
+
 #[test]
 fn files_and_input_are_laid_out_for_the_owner_alone() {
     let home = tempfile::tempdir().unwrap();
@@ -11,13 +17,12 @@ fn files_and_input_are_laid_out_for_the_owner_alone() {
         "files": {"a/b/c.txt": "text", "a/d": {"base64": "AP8="}},
     }))
     .unwrap();
-    let directory = Directory::create(home.path(), &spec).unwrap();
+    let directory = create(home.path(), &spec);
     assert_eq!(fs::read(directory.work().join("a/b/c.txt")).unwrap(), b"text");
     assert_eq!(fs::read(directory.work().join("a/d")).unwrap(), [0, 0xFF]);
-    assert_eq!(fs::read(directory.stdin()).unwrap(), b"in");
+    assert_eq!(fs::read(directory.path().join("task/stdin")).unwrap(), b"in");
     assert_eq!(fs::metadata(directory.path()).unwrap().permissions().mode() & 0o777, 0o700);
-    let other =
-        Directory::create(home.path(), &Spec::new("r".parse().unwrap(), Run::Command { argv: vec![] })).unwrap();
+    let other = create(home.path(), &Spec::new("r".parse().unwrap(), Run::Command { argv: vec![] }));
     assert_ne!(other.path(), directory.path());
 }
 

@@ -2,8 +2,9 @@ use protocol::{LeaseId, TaskId};
 use serde_json::json;
 
 use super::*;
+use crate::directory::Place;
 
-fn plan(spec: serde_json::Value) -> (Plan, Directory, tempfile::TempDir) {
+fn plan(spec: serde_json::Value) -> (Program, Directory, tempfile::TempDir) {
     let home = tempfile::tempdir().unwrap();
     let grant = LeaseGrant {
         lease: LeaseId::new(1, 1),
@@ -14,30 +15,33 @@ fn plan(spec: serde_json::Value) -> (Plan, Directory, tempfile::TempDir) {
         spec: serde_json::value::to_raw_value(&spec).unwrap(),
     };
     let spec: Spec = serde_json::from_value(spec).unwrap();
-    let directory = Directory::create(home.path(), &spec).unwrap();
-    let tools = Tools { python: Some("/opt/python".into()), shell: Some("/bin/sh".into()) };
-    (tools.plan(&grant, &spec, &directory).unwrap(), directory, home)
+    let init = home.path().join("init");
+    std::fs::write(&init, "").unwrap();
+    let place = Place { attempts: home.path(), init: &init, owner: None, hosts: "" };
+    let directory = Directory::create(&place, &spec).unwrap();
+    let tools =
+        Tools { python: Some("/opt/python".into()), node: Some("/opt/node".into()), shell: Some("/bin/sh".into()) };
+    (tools.program(&grant, &spec, &directory).unwrap(), directory, home)
 }
 
 #[test]
 fn code_is_a_file_beside_the_working_directory() {
     let (plan, directory, _home) =
         plan(json!({"repo": "r", "run": {"kind": "python", "code": "print(1)"}, "args": ["-x"]}));
-    let code = directory.path().join("main.py");
-    assert_eq!(plan.argv, ["/opt/python", code.to_str().unwrap(), "-x"]);
+    let code = directory.path().join("task/main.py");
+    assert_eq!(plan.argv, ["/opt/python", "/task/main.py", "-x"]);
     assert_eq!(std::fs::read_to_string(code).unwrap(), "print(1)");
-    assert_eq!(plan.directory, directory.work());
-    assert_eq!(plan.stdin, None);
+    assert!(!plan.returns, "only a handler returns something");
     assert_eq!(plan.env["CW_ATTEMPT"], "2");
 }
 
 #[test]
 fn the_specs_variables_stand_beside_the_workers_own() {
     let env = json!({"LANG": "de_DE", "PYTHONPATH": "/lib", "X": ""});
-    let (plan, directory, _home) = plan(json!({"repo": "r", "run": {"kind": "python", "code": "1"}, "env": env}));
+    let (plan, _directory, _home) = plan(json!({"repo": "r", "run": {"kind": "python", "code": "1"}, "env": env}));
     assert_eq!((plan.env["LANG"].as_str(), plan.env["X"].as_str()), ("de_DE", ""));
-    assert_eq!(plan.env["PYTHONPATH"], format!("{}:/lib", directory.work().display()));
-    assert_eq!(plan.env["HOME"], directory.home().display().to_string());
+    assert_eq!(plan.env["PYTHONPATH"], "/workspace:/lib");
+    assert_eq!(plan.env["HOME"], "/home/task");
     assert_eq!(plan.env.get("CW_SESSION"), None);
 }
 
@@ -50,9 +54,47 @@ fn a_command_is_taken_as_it_is() {
 }
 
 #[test]
+fn a_python_handler_is_called_by_the_file_beside_the_code() {
+    let run = json!({"kind": "python", "code": "def handler(event): pass"});
+    let (plan, directory, _home) = plan(json!({"repo": "r", "run": run, "event": {"a": 1}, "args": ["-x"]}));
+    let file = |name: &str| directory.path().join("task").join(name);
+    assert_eq!(plan.argv, ["/opt/python", "/task/handler.py", "-x"]);
+    assert_eq!(std::fs::read_to_string(file("handler.py")).unwrap(), PYTHON_HANDLER);
+    assert_eq!(std::fs::read_to_string(file("main.py")).unwrap(), "def handler(event): pass");
+    assert_eq!(std::fs::read_to_string(file("event.json")).unwrap(), r#"{"a":1}"#);
+}
+
+#[test]
+fn javascript_is_there_under_both_names_and_node_chooses() {
+    let (plan, directory, _home) =
+        plan(json!({"repo": "r", "run": {"kind": "javascript", "code": "1"}, "args": ["-x"]}));
+    let file = |name: &str| directory.path().join("task").join(name);
+    assert_eq!(plan.argv, ["/opt/node", "/task/run.cjs", "-x"]);
+    for name in ["main.js", "main.mjs"] {
+        assert_eq!(std::fs::read_to_string(file(name)).unwrap(), "1");
+    }
+    assert!(!file("event.json").exists());
+    assert_eq!(plan.env["NODE_PATH"], "/workspace/node_modules:/workspace");
+    assert!(!plan.env.contains_key("PYTHONPATH"));
+}
+
+#[test]
+fn a_javascript_handler_is_called_by_the_file_beside_the_code() {
+    let run = json!({"kind": "javascript", "code": "1"});
+    let (plan, directory, _home) = plan(json!({"repo": "r", "run": run, "event": [1], "args": ["-x"]}));
+    let file = |name: &str| directory.path().join("task").join(name);
+    assert_eq!(plan.argv, ["/opt/node", "/task/handler.mjs", "-x"]);
+    assert!(file("run.cjs").exists() && file("main.js").exists() && file("main.mjs").exists());
+    assert_eq!(std::fs::read_to_string(file("event.json")).unwrap(), "[1]");
+}
+
+#[test]
 fn only_what_is_there_is_offered() {
     assert_eq!(Tools::default().words(), ["command"]);
     let shell = Tools { shell: Some("/bin/sh".into()), ..Tools::default() };
     assert_eq!(shell.words(), ["shell", "command"]);
-    assert!(Tools::find(Some(Path::new("/etc/passwd"))).is_err());
+    let node = Tools { node: Some("/bin/node".into()), ..Tools::default() };
+    assert_eq!(node.words(), ["javascript", "command", "handler"]);
+    let not_a_program = Some(Path::new("/etc/passwd"));
+    assert!(Tools::find(not_a_program, None).is_err() && Tools::find(None, not_a_program).is_err());
 }

@@ -1,46 +1,58 @@
-//! The worker's own children, so that a process that lost its supervisor is found and ended.
-//!
-//! A task can kill or stop its supervisor: both have the same user. What it leaves then falls to the worker, the next reaper
-//! above, and is told from the supervisors by this list.
+//! All that descends from the worker. It knows the stages that it started; any other child is an orphan of a stage that
+//! was killed, and is ended. One thread starts them all, because what dies with its parent dies with the thread.
 
 use std::collections::HashSet;
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use tokio::process::{Child, Command};
+use tokio::sync::oneshot;
 
 use super::tree;
 
 const LONGEST_SWEEP: Duration = Duration::from_secs(5);
 
-/// The supervisors that live.
-#[derive(Debug, Default)]
+/// The first stages that live, and the thread that starts them.
+#[derive(Debug)]
 pub(crate) struct Family {
-    supervisors: Mutex<HashSet<u32>>,
+    stages: Arc<Mutex<HashSet<u32>>>,
+    spawner: mpsc::Sender<Birth>,
 }
+
+/// Something to start, and who wants to know.
+type Birth = (Command, oneshot::Sender<io::Result<Child>>);
 
 impl Family {
     /// Makes this process the reaper of whatever loses its parent below it, and unreadable for other processes of
-    /// the same user: the key is in its memory.
+    /// the same user: the key is in its memory. Must be called inside the runtime.
     pub(crate) fn found() -> io::Result<Self> {
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
-        Ok(Self::default())
+        let (spawner, births) = mpsc::channel();
+        let stages = Arc::new(Mutex::new(HashSet::new()));
+        let (runtime, known) = (tokio::runtime::Handle::current(), Arc::clone(&stages));
+        std::thread::Builder::new().name("spawner".into()).spawn(move || {
+            let _inside = runtime.enter();
+            for birth in births {
+                give_birth(&known, birth);
+            }
+        })?;
+        Ok(Self { stages, spawner })
     }
 
-    /// Starts a supervisor. The list is held meanwhile, so that no sweep takes it for an orphan.
-    pub(crate) fn spawn(&self, command: &mut Command) -> io::Result<Child> {
-        let mut supervisors = self.list();
-        let child = command.spawn()?;
-        supervisors.extend(child.id());
-        Ok(child)
+    /// Starts a first stage.
+    pub(crate) async fn spawn(&self, command: Command) -> io::Result<Child> {
+        let (tell, told) = oneshot::channel();
+        let gone = || io::Error::other("the thread that starts processes is gone");
+        self.spawner.send((command, tell)).map_err(|_| gone())?;
+        told.await.map_err(|_| gone())?
     }
 
-    /// Takes a dead supervisor from the list.
+    /// Takes a dead stage from the list.
     pub(crate) fn forget(&self, pid: u32) {
-        self.list().remove(&pid);
+        list(&self.stages).remove(&pid);
     }
 
     /// Ends every process that fell to the worker. Blocks until they are gone, 5 s at most; says whether they are.
@@ -48,13 +60,13 @@ impl Family {
         let give_up_at = Instant::now() + LONGEST_SWEEP;
         let us = rustix::process::getpid();
         loop {
-            let supervisors = self.list();
-            let is_orphan = |pid: &Pid| !supervisors.contains(&pid.as_raw_nonzero().get().unsigned_abs());
+            let stages = list(&self.stages);
+            let is_orphan = |pid: &Pid| !stages.contains(&pid.as_raw_nonzero().get().unsigned_abs());
             let orphans: Vec<Pid> = tree::children(us).into_iter().filter(is_orphan).collect();
             for orphan in &orphans {
                 end(*orphan);
             }
-            drop(supervisors);
+            drop(stages);
             if orphans.is_empty() || Instant::now() > give_up_at {
                 return orphans.is_empty();
             }
@@ -62,15 +74,26 @@ impl Family {
         }
     }
 
-    /// Ends every process below the worker, the supervisors too, stopped or not. Nothing may be started any more.
+    /// Ends every process below the worker, the stages too. Nothing may be started any more.
     pub(crate) fn end_all(&self) -> bool {
-        self.list().clear();
+        list(&self.stages).clear();
         self.end_orphans()
     }
+}
 
-    fn list(&self) -> MutexGuard<'_, HashSet<u32>> {
-        self.supervisors.lock().unwrap_or_else(PoisonError::into_inner)
+/// The list is held meanwhile, so that no sweep takes the new one for an orphan.
+fn give_birth(stages: &Mutex<HashSet<u32>>, (mut command, tell): Birth) {
+    let mut stages = list(stages);
+    let child = command.kill_on_drop(true).spawn();
+    if let Ok(child) = &child {
+        stages.extend(child.id());
     }
+    // Who asked may have been cancelled: then the child is dropped, and so killed.
+    let _ = tell.send(child);
+}
+
+fn list(stages: &Mutex<HashSet<u32>>) -> MutexGuard<'_, HashSet<u32>> {
+    stages.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Kills a process and all below it, and reaps it if it is dead already.

@@ -1,0 +1,193 @@
+//! What is built around one task, decided before anything is done: pure functions of spec, policy and place.
+//!
+//! ```text
+//!  worker ──> enter ──────────────> bwrap ──────────────> init (pid 1) ───────> program
+//!             uid of the slot,      pids, ipc, uts,        listeners, return      user namespace, rlimits,
+//!             cgroups; user, mount  mounts, capabilities   value, limits, reaping no-new-privs, seccomp
+//!             and net namespaces
+//! ```
+//!
+//! `enter` and `init` are this program again. Plans go to them over a socket, never in an argument. Nothing here touches
+//! the system; `enter`, `init` and `apply` do.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use protocol::Spec;
+use serde::{Deserialize, Serialize};
+
+use crate::config::{CgroupUse, Config};
+use crate::directory::{Directory, Place};
+use crate::language::PATH;
+use crate::state::StateDir;
+use cgroup::{Cgroup, Hierarchy};
+use mounts::System;
+
+pub(crate) mod apply;
+pub(crate) mod cgroup;
+pub(crate) mod check;
+pub(crate) mod enter;
+pub(crate) mod init;
+pub(crate) mod limits;
+pub(crate) mod mounts;
+pub(crate) mod probe;
+pub(crate) mod sampler;
+pub(crate) mod seccomp;
+pub(crate) mod wire;
+
+pub(crate) use limits::Enforced;
+
+/// The word for this confinement in results and lease requests.
+pub(crate) const LEVEL: &str = "bwrap";
+/// Where the task works.
+pub(crate) const WORK: &str = "/workspace";
+/// The task's home.
+pub(crate) const HOME: &str = "/home/task";
+/// The task's temporary files.
+pub(crate) const TEMPORARY: &str = "/tmp";
+/// The task's code and input, read-only.
+pub(crate) const TASK: &str = "/task";
+/// This program, for the stage that is pid 1.
+pub(crate) const INIT: &str = "/run/cw/init";
+
+/// What the operator decided for all tasks of this worker.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Policy {
+    /// The bubblewrap to use.
+    pub(crate) bwrap: PathBuf,
+    /// The first of the uids that a root worker gives its slots; none when the worker is not root.
+    pub(crate) first_uid: Option<u32>,
+    /// Directories that tasks may read beside the system's.
+    pub(crate) ro_mounts: Vec<PathBuf>,
+}
+
+/// The whole plan: first for `enter`, then for `init`.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Plan {
+    pub(crate) enter: Enter,
+    pub(crate) init: Init,
+}
+
+/// What `enter` does before it becomes bubblewrap.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Enter {
+    /// The attempt's directory: its parts are what bubblewrap mounts.
+    pub(crate) directory: PathBuf,
+    /// The slot's user, when the worker is root.
+    pub(crate) uid: Option<u32>,
+    /// The cgroups to join.
+    pub(crate) cgroups: Vec<PathBuf>,
+    /// Bubblewrap and its arguments.
+    pub(crate) bwrap: Vec<String>,
+}
+
+/// What `init` starts and watches over.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Init {
+    /// The program and its arguments.
+    pub(crate) argv: Vec<String>,
+    /// All of its environment.
+    pub(crate) env: BTreeMap<String, String>,
+    /// The file that it reads; nothing when absent.
+    pub(crate) stdin: Option<String>,
+    /// Whether it may hand back a value over a descriptor of its own.
+    pub(crate) returns: bool,
+    /// Addresses to listen on for the worker, in this order.
+    pub(crate) binds: Vec<SocketAddr>,
+    /// What it may use.
+    pub(crate) limits: Enforced,
+}
+
+/// What runs inside, before the walls are known.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Program {
+    /// The program and its arguments.
+    pub(crate) argv: Vec<String>,
+    /// All of its environment.
+    pub(crate) env: BTreeMap<String, String>,
+    /// Whether it may hand back a value.
+    pub(crate) returns: bool,
+    /// Addresses to listen on for the worker.
+    pub(crate) binds: Vec<SocketAddr>,
+}
+
+/// What this worker builds around each task: the policy, and the machine as it was found.
+#[derive(Debug)]
+pub(crate) struct Confinement {
+    pub(crate) policy: Policy,
+    pub(crate) system: Vec<System>,
+    /// Where cgroups can be made; none when they cannot, or must not.
+    pub(crate) hierarchy: Option<Hierarchy>,
+    /// Where attempts have their directories.
+    pub(crate) attempts: PathBuf,
+    /// The program that is pid 1, where every attempt can link it.
+    pub(crate) init: PathBuf,
+}
+
+impl Confinement {
+    /// Looks at the machine, and decides.
+    ///
+    /// # Errors
+    /// When bubblewrap is missing, or cgroups are required and cannot be made.
+    pub(crate) fn found(config: &Config, state: &StateDir) -> anyhow::Result<Self> {
+        let hierarchy = match config.cgroup {
+            CgroupUse::Off => None,
+            CgroupUse::Auto => Hierarchy::find(),
+            CgroupUse::Require => Some(Hierarchy::find().context(
+                "--cgroup require: no cgroup can be made here; run the worker as root, or in a unit with Delegate=yes",
+            )?),
+        };
+        let policy = Policy {
+            bwrap: probe::find_bwrap(PATH)?,
+            first_uid: rustix::process::getuid().is_root().then_some(config.task_uid),
+            ro_mounts: config.ro_mounts.clone(),
+        };
+        Ok(Self { policy, system: mounts::system(), hierarchy, attempts: state.attempts(), init: state.init() })
+    }
+
+    /// Where the attempt in this slot has its directory.
+    pub(crate) fn place(&self, slot: u32) -> Place<'_> {
+        Place { attempts: &self.attempts, init: &self.init, owner: self.policy.uid(slot), hosts: mounts::HOSTS }
+    }
+
+    /// The plan for one attempt, and its cgroup, which must be removed when all is over.
+    ///
+    /// # Errors
+    /// When the cgroup cannot be made.
+    pub(crate) fn plan(
+        &self,
+        spec: &Spec,
+        program: Program,
+        directory: &Directory,
+        slot: u32,
+    ) -> std::io::Result<(Plan, Option<Cgroup>)> {
+        let mut limits = Enforced::new(spec);
+        let cgroup = self.hierarchy.as_ref().map(|found| found.make(&directory.name(), Some(&limits))).transpose()?;
+        limits.in_cgroup = cgroup.is_some();
+        let enter = Enter {
+            directory: directory.path().to_path_buf(),
+            uid: self.policy.uid(slot),
+            cgroups: cgroup.as_ref().map(|cgroup| cgroup.directories().to_vec()).unwrap_or_default(),
+            bwrap: mounts::arguments(&self.policy, &self.system, limits.memory_bytes / 2),
+        };
+        let Program { argv, env, returns, binds } = program;
+        let stdin = spec.stdin.as_ref().map(|_| format!("{TASK}/stdin"));
+        Ok((Plan { enter, init: Init { argv, env, stdin, returns, binds, limits } }, cgroup))
+    }
+
+    /// Removes what attempts of an earlier start left: their cgroups are named as their directories.
+    pub(crate) fn sweep(&self, attempt: &Path) {
+        if let (Some(hierarchy), Some(name)) = (&self.hierarchy, attempt.file_name()) {
+            hierarchy.sweep(&name.to_string_lossy());
+        }
+    }
+}
+
+impl Policy {
+    /// The user of a slot, when the worker is root.
+    pub(crate) fn uid(&self, slot: u32) -> Option<u32> {
+        self.first_uid.map(|first| first + slot)
+    }
+}

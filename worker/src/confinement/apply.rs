@@ -1,0 +1,70 @@
+//! The steps that the compiler cannot check: all `unsafe` of the worker is here, each block with its reason.
+#![allow(unsafe_code, reason = "the one file that may")]
+
+use std::fs::File;
+use std::io;
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsRawFd as _, FromRawFd as _};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+
+/// Standard input as the socket to the worker. It stays open when this is dropped.
+pub(super) fn control_on_stdin() -> impl io::Read + io::Write {
+    // SAFETY: descriptor 0 is open for the whole life of a stage, and ManuallyDrop never closes it.
+    Borrowed(ManuallyDrop::new(unsafe { File::from_raw_fd(0) }))
+}
+
+struct Borrowed(ManuallyDrop<File>);
+
+impl io::Read for Borrowed {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        (&*self.0).read(buffer)
+    }
+}
+
+impl io::Write for Borrowed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        (&*self.0).write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Brings `lo` up in this network namespace. In gVisor it is up, and the call is not known.
+pub(super) fn raise_loopback() -> io::Result<()> {
+    let socket = std::net::UdpSocket::bind("0.0.0.0:0")?;
+    // SAFETY: an ifreq of zeroes is a valid one: numbers, and a name that is empty.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
+        *to = from.cast_signed();
+    }
+    let flags = libc::IFF_UP | libc::IFF_RUNNING;
+    request.ifr_ifru.ifru_flags = libc::c_short::try_from(flags).map_err(io::Error::other)?;
+    // SAFETY: the descriptor is a socket, and the request is the structure that this call reads.
+    match unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) } {
+        0 => Ok(()),
+        _ => match io::Error::last_os_error() {
+            error if error.raw_os_error() == Some(libc::ENOTTY) => Ok(()),
+            error => Err(error),
+        },
+    }
+}
+
+/// Does `step` in the new process, before it becomes the program.
+pub(super) fn before_exec(command: &mut Command, step: impl FnMut() -> io::Result<()> + Send + Sync + 'static) {
+    // SAFETY: the stage that calls this has one thread, so the new process may allocate and lock as any other.
+    unsafe { command.pre_exec(step) };
+}
+
+/// Takes the socket from descriptor 0, which then is /dev/null: no program inherits the socket.
+pub(super) fn take_control() -> io::Result<UnixStream> {
+    // SAFETY: descriptor 0 is open for the whole life of a stage; the copy is made before it is replaced.
+    let stdin = ManuallyDrop::new(unsafe { UnixStream::from_raw_fd(0) });
+    let control = stdin.try_clone()?;
+    let null = File::open("/dev/null")?;
+    rustix::stdio::dup2_stdin(&null)?;
+    Ok(control)
+}

@@ -1,0 +1,205 @@
+//! One cgroup for each attempt where the worker may make them, version 2 or 1: memory and processes held to their limits by
+//! the kernel, and what was used read from it. Where it may not, the sampler and rlimits do what they can.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::Enforced;
+
+/// What our cgroups are called, before the attempt's name.
+const PREFIX: &str = "cw-";
+/// Processes in the cgroup beside the task's own: bubblewrap's and pid 1.
+const OWN_PROCESSES: u32 = 3;
+
+/// Where cgroups of attempts can be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Hierarchy {
+    /// One directory for all controllers.
+    V2(PathBuf),
+    /// A directory for each controller.
+    V1 { memory: PathBuf, pids: PathBuf, cpu: Option<PathBuf> },
+}
+
+/// What the kernel counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Counted {
+    pub(crate) cpu_ms: Option<u64>,
+    pub(crate) peak_memory_bytes: Option<u64>,
+    /// Whether a process was ended for want of memory.
+    pub(crate) is_out_of_memory: bool,
+}
+
+impl Hierarchy {
+    /// The one in which this worker may make cgroups; none when there is none.
+    pub(crate) fn find() -> Option<Self> {
+        let own = fs::read_to_string("/proc/self/cgroup").ok()?;
+        let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
+        Self::v2(&own, &mounts).or_else(|| Self::v1(&own, &mounts)).filter(Self::works)
+    }
+
+    fn v2(own: &str, mounts: &str) -> Option<Self> {
+        let path = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
+        let root = mounts.lines().find(|line| line.split(' ').nth(2) == Some("cgroup2"))?.split(' ').nth(1)?;
+        let base = Path::new(root).join(path);
+        let has = |file: &str| {
+            let words = fs::read_to_string(base.join(file)).unwrap_or_default();
+            ["memory", "pids"].iter().all(|name| words.split_whitespace().any(|word| word == *name))
+        };
+        if !has("cgroup.controllers") {
+            return None;
+        }
+        if !has("cgroup.subtree_control") {
+            // Controllers are for the leaves only: the worker moves into one itself.
+            let leaf = base.join("cw-worker");
+            let _ = fs::create_dir(&leaf);
+            fs::write(leaf.join("cgroup.procs"), "0").ok()?;
+            fs::write(base.join("cgroup.subtree_control"), "+memory +pids").ok()?;
+        }
+        Some(Self::V2(base))
+    }
+
+    fn v1(own: &str, mounts: &str) -> Option<Self> {
+        let find = |name: &str| v1_directory(own, mounts, name);
+        Some(Self::V1 { memory: find("memory")?, pids: find("pids")?, cpu: find("cpuacct") })
+    }
+
+    /// Makes one and removes it.
+    fn works(&self) -> bool {
+        let Ok(cgroup) = self.make("probe", None) else { return false };
+        cgroup.remove().is_ok()
+    }
+
+    /// Makes the cgroup of an attempt.
+    pub(crate) fn make(&self, name: &str, limits: Option<&Enforced>) -> io::Result<Cgroup> {
+        let cgroup = Cgroup { directories: self.directories(name), is_v2: matches!(self, Self::V2(_)) };
+        for directory in &cgroup.directories {
+            match fs::create_dir(directory) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                made => made?,
+            }
+        }
+        if let Some(limits) = limits {
+            cgroup.limit(limits)?;
+        }
+        Ok(cgroup)
+    }
+
+    fn directories(&self, name: &str) -> Vec<PathBuf> {
+        let name = format!("{PREFIX}{name}");
+        match self {
+            Self::V2(base) => vec![base.join(name)],
+            Self::V1 { memory, pids, cpu } => {
+                [Some(memory), Some(pids), cpu.as_ref()].into_iter().flatten().map(|base| base.join(&name)).collect()
+            }
+        }
+    }
+
+    /// Removes cgroups of attempts that an earlier start left, by their names in its state directory.
+    pub(crate) fn sweep(&self, name: &str) {
+        let is_v2 = matches!(self, Self::V2(_));
+        let _ = Cgroup { directories: self.directories(name), is_v2 }.remove();
+    }
+}
+
+/// The directory of one controller, as the worker's own cgroup stands in it.
+fn v1_directory(own: &str, mounts: &str, controller: &str) -> Option<PathBuf> {
+    let names = |list: &str| list.split(',').any(|name| name == controller);
+    let mount = mounts.lines().find(|line| {
+        let fields: Vec<&str> = line.split(' ').collect();
+        fields.get(2) == Some(&"cgroup") && fields.get(3).is_some_and(|options| names(options))
+    })?;
+    let path = own.lines().find_map(|line| {
+        let mut fields = line.splitn(3, ':');
+        fields.nth(1).filter(|list| names(list))?;
+        fields.next()
+    })?;
+    let root = Path::new(mount.split(' ').nth(1)?);
+    let below = root.join(path.trim_start_matches('/'));
+    Some(if below.is_dir() { below } else { root.to_path_buf() })
+}
+
+/// The cgroup of one attempt. It stays until `remove`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Cgroup {
+    directories: Vec<PathBuf>,
+    is_v2: bool,
+}
+
+impl Cgroup {
+    /// The directories whose `cgroup.procs` must be joined.
+    pub(crate) fn directories(&self) -> &[PathBuf] {
+        &self.directories
+    }
+
+    fn limit(&self, limits: &Enforced) -> io::Result<()> {
+        let pids = (limits.pids + OWN_PROCESSES).to_string();
+        let memory = limits.memory_bytes.to_string();
+        if self.is_v2 {
+            self.write("memory.max", &memory)?;
+            let _ = self.write("memory.swap.max", "0");
+            let _ = self.write("memory.oom.group", "1");
+        } else {
+            self.write("memory.limit_in_bytes", &memory)?;
+            // Swap counts too, where the kernel counts it.
+            let _ = self.write("memory.memsw.limit_in_bytes", &memory);
+        }
+        self.write("pids.max", &pids)
+    }
+
+    /// What was used, as far as the kernel tells.
+    pub(crate) fn counted(&self) -> Counted {
+        if self.is_v2 {
+            let cpu_us = self.read("cpu.stat").and_then(|text| keyed(&text, "usage_usec"));
+            let events = self.read("memory.events").and_then(|text| keyed(&text, "oom_kill"));
+            return Counted {
+                cpu_ms: cpu_us.map(|us| us / 1000),
+                peak_memory_bytes: self.number("memory.peak"),
+                is_out_of_memory: events.is_some_and(|kills| kills > 0),
+            };
+        }
+        let kills = self.read("memory.oom_control").and_then(|text| keyed(&text, "oom_kill"));
+        Counted {
+            cpu_ms: self.number("cpuacct.usage").map(|ns| ns / 1_000_000),
+            peak_memory_bytes: self.number("memory.max_usage_in_bytes"),
+            is_out_of_memory: kills.is_some_and(|kills| kills > 0),
+        }
+    }
+
+    /// Removes it; its processes must be gone. The kernel needs a moment for those that were just reaped.
+    pub(crate) fn remove(&self) -> io::Result<()> {
+        let mut tries = 0;
+        for directory in &self.directories {
+            while let Err(error) = fs::remove_dir(directory) {
+                tries += 1;
+                match error.kind() {
+                    io::ErrorKind::NotFound => break,
+                    io::ErrorKind::ResourceBusy if tries < 200 => std::thread::sleep(std::time::Duration::from_millis(5)),
+                    _ => return Err(error),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes to the file wherever the controller has it.
+    fn write(&self, file: &str, text: &str) -> io::Result<()> {
+        let path = self.directories.iter().map(|directory| directory.join(file)).find(|path| path.exists());
+        fs::write(path.ok_or(io::ErrorKind::NotFound)?, text)
+    }
+
+    fn read(&self, file: &str) -> Option<String> {
+        self.directories.iter().find_map(|directory| fs::read_to_string(directory.join(file)).ok())
+    }
+
+    fn number(&self, file: &str) -> Option<u64> {
+        self.read(file)?.trim().parse().ok()
+    }
+}
+
+fn keyed(text: &str, key: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix(key)?.trim().parse().ok())
+}
+
+#[cfg(test)]
+mod tests;

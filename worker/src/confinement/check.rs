@@ -1,0 +1,100 @@
+//! Tries the walls from inside, as the task that a probe runs: every line says what was tried and what came of it.
+
+use std::fs::{self, File};
+use std::net::{SocketAddr, TcpStream};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use nix::sched::{CloneFlags, unshare};
+use rustix::process::{Resource, getrlimit, getuid};
+use serde::{Deserialize, Serialize};
+
+/// One wall, and whether it stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Tried {
+    /// Its name.
+    pub(crate) layer: String,
+    /// Whether it stands.
+    pub(crate) holds: bool,
+    /// What was seen.
+    pub(crate) seen: String,
+}
+
+/// Tries all of them; `bait` is an address outside that must not answer. Prints JSON.
+#[allow(clippy::print_stdout, reason = "this is what the probe reads")]
+pub(crate) fn run(bait: SocketAddr) -> ExitCode {
+    let tried = [uid(), processes(), capabilities(), seccomp(), rlimits(), files(), network(bait)];
+    match serde_json::to_string(&tried) {
+        Ok(json) => println!("{json}"),
+        Err(_) => return ExitCode::FAILURE,
+    }
+    ExitCode::SUCCESS
+}
+
+fn tried(layer: &str, holds: bool, seen: impl Into<String>) -> Tried {
+    Tried { layer: layer.into(), holds, seen: seen.into() }
+}
+
+fn uid() -> Tried {
+    let uid = getuid().as_raw();
+    tried("uid", uid == 1000, format!("the task is user {uid} inside"))
+}
+
+fn processes() -> Tried {
+    let pids = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let count = pids.filter(|entry| entry.file_name().to_string_lossy().parse::<u32>().is_ok()).count();
+    let reads_init = File::open("/proc/1/mem").is_ok();
+    tried("namespaces", count == 2 && !reads_init, format!("it sees {count} processes, one its own"))
+}
+
+fn capabilities() -> Tried {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim).unwrap_or("");
+    let none = field("CapEff:").trim_start_matches('0').is_empty();
+    // Where /proc does not say (gVisor), the call itself does.
+    let fixed = rustix::thread::no_new_privs().unwrap_or(false);
+    tried("privileges", none && fixed, format!("capabilities {}, no-new-privs {fixed}", field("CapEff:")))
+}
+
+fn seccomp() -> Tried {
+    let namespace = unshare(CloneFlags::CLONE_NEWUSER);
+    let keys = std::path::Path::new("/proc/keys").exists();
+    let seen = match namespace {
+        Ok(()) => "it made a user namespace".to_owned(),
+        Err(error) => format!("a new user namespace: {error}"),
+    };
+    tried("seccomp", namespace.is_err(), if keys { seen } else { format!("{seen}; no kernel keys") })
+}
+
+fn rlimits() -> Tried {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let mut open = Vec::new();
+    while open.len() < 4096 {
+        match File::open("/dev/null") {
+            Ok(file) => open.push(file),
+            Err(_) => break,
+        }
+    }
+    let count = open.len() as u64;
+    tried("rlimits", count < limit, format!("{count} files opened of {limit}"))
+}
+
+fn files() -> Tried {
+    let writes: Vec<&str> =
+        ["/x", "/usr/x", "/etc/x", "/task/x", "/proc/sys/kernel/core_pattern", "/sys/x"].into_iter().filter(can_write).collect();
+    let own = ["/workspace/x", "/tmp/x", "/home/task/x"].iter().all(can_write);
+    let shadow = File::open("/etc/shadow").is_ok();
+    let seen = if writes.is_empty() { "only its own directories are writable".to_owned() } else { writes.join(", ") };
+    tried("files", writes.is_empty() && own && !shadow, seen)
+}
+
+fn can_write(path: &&str) -> bool {
+    File::options().write(true).create(!path.starts_with("/proc")).truncate(false).open(path).is_ok()
+}
+
+fn network(bait: SocketAddr) -> Tried {
+    let answers = TcpStream::connect_timeout(&bait, Duration::from_millis(300)).is_ok();
+    let routes = fs::read_to_string("/proc/net/route").unwrap_or_default().lines().skip(1).count();
+    let seen = format!("{routes} routes, the host's loopback {}", if answers { "answers" } else { "does not answer" });
+    tried("network", !answers && routes == 0, seen)
+}

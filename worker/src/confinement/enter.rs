@@ -1,0 +1,81 @@
+//! The first stage: joins the cgroups, becomes the slot's user, leaves the host's namespaces, and becomes bubblewrap.
+//!
+//! The order matters. Cgroups need the worker's rights, so they come first. Another user comes before the namespaces:
+//! with uid 0 outside, a task can write to /proc/sys in spite of everything that follows. The attempt's directory is
+//! entered before that, because its parents are closed to the slot's user; the working directory follows into the new
+//! mount namespace, and is mounted from there.
+
+use std::convert::Infallible;
+use std::fs;
+use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+use anyhow::Context as _;
+use nix::sched::{CloneFlags, unshare};
+use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid};
+use rustix::mount::{MountPropagationFlags, mount_bind_recursive, mount_change};
+use rustix::process::{DumpableBehavior, getgid, getuid, set_dumpable_behavior};
+
+use super::mounts::STAGING;
+use super::wire::{self, Note};
+use super::{Enter, apply};
+
+/// Runs as the first stage that the worker on standard input asked for. Returns only when it failed.
+pub(crate) fn run() -> ExitCode {
+    let Err(error) = enter();
+    // Nothing listens when this was started by hand.
+    wire::say(apply::control_on_stdin(), &Note::Unconfined { message: format!("{error:#}") });
+    eprintln!("cw-worker: {error:#}");
+    ExitCode::FAILURE
+}
+
+fn enter() -> anyhow::Result<Infallible> {
+    let control = apply::control_on_stdin();
+    let plan: Enter = wire::read_frame(control).context("this is started by `cw-worker run`, not by hand")?;
+    for cgroup in &plan.cgroups {
+        let file = cgroup.join("cgroup.procs");
+        fs::write(&file, "0").with_context(|| format!("cannot join {}", file.display()))?;
+    }
+    std::env::set_current_dir(&plan.directory).context("cannot enter the attempt's directory")?;
+    if let Some(uid) = plan.uid {
+        become_user(uid).with_context(|| format!("cannot become user {uid}"))?;
+    }
+    leave_namespaces().context("cannot make user, mount and network namespaces")?;
+    apply::raise_loopback().context("cannot raise the loopback interface")?;
+    mount_bind_recursive(".", STAGING).with_context(|| format!("cannot mount the attempt's directory at {STAGING}"))?;
+    std::env::set_current_dir("/")?;
+    let (program, arguments) = plan.bwrap.split_first().context("no bubblewrap in the plan")?;
+    let error = Command::new(program).args(arguments).env_clear().exec();
+    Err(error).with_context(|| format!("cannot start {program}"))
+}
+
+fn become_user(uid: u32) -> anyhow::Result<()> {
+    let (user, group) = (Uid::from_raw(uid), Gid::from_raw(uid));
+    setgroups(&[])?;
+    setresgid(group, group, group)?;
+    setresuid(user, user, user)?;
+    // The change of user closed /proc/self, where the maps of the namespace are written.
+    set_dumpable_behavior(DumpableBehavior::Dumpable)?;
+    Ok(())
+}
+
+fn leave_namespaces() -> anyhow::Result<()> {
+    let (uid, gid) = (getuid().as_raw(), getgid().as_raw());
+    unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWNET)?;
+    map_user("0", uid, gid)?;
+    // Nothing that is mounted from here on is seen outside. gVisor has no such groups.
+    match mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC) {
+        Ok(()) | Err(rustix::io::Errno::INVAL) => Ok(()),
+        Err(error) => Err(error).context("cannot make mounts private"),
+    }
+}
+
+/// Lets one user of the parent namespace be `inside` in this one.
+pub(super) fn map_user(inside: &str, uid: u32, gid: u32) -> io::Result<()> {
+    let proc = Path::new("/proc/self");
+    fs::write(proc.join("setgroups"), "deny")?;
+    fs::write(proc.join("uid_map"), format!("{inside} {uid} 1"))?;
+    fs::write(proc.join("gid_map"), format!("{inside} {gid} 1"))
+}

@@ -1,0 +1,61 @@
+//! What a task may use, with every default filled in.
+
+use protocol::{Limits, Run, Spec};
+use serde::{Deserialize, Serialize};
+
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+
+/// Limits as they are enforced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Enforced {
+    /// Memory of all processes, in bytes.
+    pub(crate) memory_bytes: u64,
+    /// Processor time of all processes, in seconds.
+    pub(crate) cpu_s: Option<u32>,
+    /// Processes and threads at one time.
+    pub(crate) pids: u32,
+    /// The largest file, in bytes.
+    pub(crate) file_size_bytes: u64,
+    /// Open files of one process.
+    pub(crate) open_files: u32,
+    /// What all files may take, in bytes.
+    pub(crate) disk_bytes: u64,
+    /// What must stay free on the disk, in bytes.
+    pub(crate) spare_bytes: u64,
+    /// Whether a cgroup holds memory and pids, so that they need not be watched.
+    pub(crate) in_cgroup: bool,
+}
+
+/// What must stay free on the worker's disk, in bytes.
+pub(crate) const SPARE_BYTES: u64 = GIB;
+
+impl Enforced {
+    /// The spec's limits, with the defaults of its kind.
+    pub(crate) fn new(spec: &Spec) -> Self {
+        let Limits { memory_bytes, cpu_s, pids, file_size_bytes, open_files, disk_bytes, .. } = spec.limits;
+        let is_agent = matches!(spec.run, Run::Agent { .. });
+        Self {
+            memory_bytes: memory_bytes.unwrap_or(if is_agent { 4 * GIB } else { 512 * MIB }),
+            cpu_s,
+            pids: pids.unwrap_or(if is_agent { 512 } else { 128 }),
+            file_size_bytes: file_size_bytes.unwrap_or(100 * MIB),
+            open_files: open_files.unwrap_or(1024),
+            disk_bytes: disk_bytes.unwrap_or(GIB),
+            spare_bytes: SPARE_BYTES,
+            in_cgroup: false,
+        }
+    }
+}
+
+/// The limit that a task tried to pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Passed {
+    /// Its memory.
+    Memory,
+    /// Its processor time.
+    Cpu,
+    /// Its disk, in bytes or in files.
+    Disk,
+}

@@ -1,0 +1,113 @@
+//! What a task sees of the file system, as bubblewrap's arguments: system directories read-only, a few files of /etc, its
+//! own directories, and nothing else. The root itself is read-only at the end.
+
+use std::path::{Path, PathBuf};
+
+use super::{HOME, INIT, Policy, TASK, TEMPORARY, WORK};
+
+/// Where `enter` mounts the attempt's directory, for bubblewrap to take it from. Every system has it: bubblewrap needs it.
+pub(crate) const STAGING: &str = "/tmp";
+
+/// Files of /etc that programs need and that hold no secret. Users, hosts and names are the task's own.
+const ETC: &[&str] = &[
+    "alternatives",
+    "ca-certificates",
+    "debian_version",
+    "fonts",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "localtime",
+    "magic",
+    "mime.types",
+    "os-release",
+    "protocols",
+    "python3",
+    "python3.11",
+    "services",
+    "ssl/certs",
+    "ssl/openssl.cnf",
+    "terminfo",
+    "timezone",
+];
+
+/// A top directory of the system, as it is found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum System {
+    /// A directory of its own.
+    Directory(&'static str),
+    /// A link, as to `usr/bin`.
+    Link(&'static str, PathBuf),
+}
+
+/// The system's directories that a program may need.
+pub(crate) const SYSTEM: &[&str] = &["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
+
+/// The arguments that come before the program's name.
+pub(crate) fn arguments(policy: &Policy, system: &[System], shared_memory_bytes: u64) -> Vec<String> {
+    let mut args = Arguments(vec![policy.bwrap.display().to_string()]);
+    args.add("--unshare-pid --unshare-ipc --unshare-uts --die-with-parent --new-session --as-pid-1");
+    args.add("--cap-drop ALL --cap-add CAP_SETFCAP --cap-add CAP_DAC_READ_SEARCH --hostname task");
+    for entry in system {
+        match entry {
+            System::Directory(path) => args.mount("--ro-bind", path, path),
+            System::Link(path, target) => args.mount("--symlink", &target.display().to_string(), path),
+        }
+    }
+    args.add("--proc /proc --dev /dev");
+    args.add(&format!("--size {shared_memory_bytes} --tmpfs /dev/shm --remount-ro /dev"));
+    for name in ETC {
+        let path = format!("/etc/{name}");
+        args.mount("--ro-bind-try", &path, &path);
+    }
+    for name in ["passwd", "group", "hosts", "nsswitch.conf"] {
+        args.mount("--ro-bind", &format!("{STAGING}/etc/{name}"), &format!("/etc/{name}"));
+    }
+    for path in &policy.ro_mounts {
+        let path = path.display().to_string();
+        args.mount("--ro-bind", &path, &path);
+    }
+    args.mount("--bind", &format!("{STAGING}/work"), WORK);
+    args.mount("--bind", &format!("{STAGING}/home"), HOME);
+    args.mount("--ro-bind", &format!("{STAGING}/task"), TASK);
+    args.mount("--ro-bind", &format!("{STAGING}/init"), INIT);
+    args.mount("--bind", &format!("{STAGING}/tmp"), TEMPORARY);
+    args.add("--remount-ro /");
+    args.mount("--chdir", WORK, INIT);
+    args.add("init");
+    args.0
+}
+
+/// The system's directories as they are on this machine.
+pub(crate) fn system() -> Vec<System> {
+    let found = |path: &&'static str| match std::fs::read_link(path) {
+        Ok(target) => Some(System::Link(path, target)),
+        Err(_) => Path::new(path).is_dir().then_some(System::Directory(path)),
+    };
+    SYSTEM.iter().filter_map(found).collect()
+}
+
+/// The task's /etc/passwd and /etc/group, and where names are looked up: in files alone.
+pub(crate) const PASSWD: &str = "task:x:1000:1000:task:/home/task:/bin/sh\nnobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n";
+/// The task's groups.
+pub(crate) const GROUP: &str = "task:x:1000:\nnogroup:x:65534:\n";
+/// Where names are looked up.
+pub(crate) const NSSWITCH: &str = "passwd: files\ngroup: files\nhosts: files\nservices: files\nprotocols: files\n";
+
+/// The names that a task can look up when it may reach nothing.
+pub(crate) const HOSTS: &str = "127.0.0.1 localhost\n::1 localhost\n";
+
+struct Arguments(Vec<String>);
+
+impl Arguments {
+    fn add(&mut self, words: &str) {
+        self.0.extend(words.split(' ').map(str::to_owned));
+    }
+
+    fn mount(&mut self, flag: &str, from: &str, to: &str) {
+        self.0.extend([flag, from, to].map(str::to_owned));
+    }
+}
+
+#[cfg(test)]
+mod tests;

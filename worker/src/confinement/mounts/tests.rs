@@ -1,0 +1,34 @@
+use super::*;
+
+fn planned() -> String {
+    let policy =
+        Policy { bwrap: "/usr/bin/bwrap".into(), first_uid: None, ro_mounts: vec!["/opt/venv".into()] };
+    let system = [System::Directory("/usr"), System::Link("/bin", "usr/bin".into())];
+    arguments(&policy, &system, 64).join(" ")
+}
+
+#[test]
+fn system_directories_are_read_only_and_links_stay_links() {
+    let planned = planned();
+    assert!(planned.contains("--ro-bind /usr /usr --symlink usr/bin /bin"), "{planned}");
+    assert!(planned.contains("--ro-bind /opt/venv /opt/venv"), "{planned}");
+}
+
+#[test]
+fn only_the_tasks_own_directories_are_writable() {
+    let planned = planned();
+    let writable: Vec<_> = planned.split("--bind ").skip(1).map(|rest| rest.split(' ').nth(1).unwrap()).collect();
+    assert_eq!(writable, [WORK, HOME, TEMPORARY]);
+    assert!(planned.ends_with("--remount-ro / --chdir /workspace /run/cw/init init"), "{planned}");
+}
+
+#[test]
+fn the_machines_users_and_names_are_not_shown() {
+    let planned = planned();
+    for own in ["passwd", "group", "hosts", "nsswitch.conf"] {
+        assert!(planned.contains(&format!("--ro-bind {STAGING}/etc/{own} /etc/{own}")), "{own}: {planned}");
+    }
+    for hidden in ["shadow", "resolv.conf", "/root", "--bind /etc", "ssl/private"] {
+        assert!(!planned.contains(hidden), "{hidden}: {planned}");
+    }
+}

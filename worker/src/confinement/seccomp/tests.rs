@@ -1,0 +1,8 @@
+use super::*;
+
+#[test]
+fn the_filters_compile_and_no_call_is_both_allowed_and_forbidden() {
+    Filters::compile().unwrap();
+    let both: Vec<_> = calls::ALLOWED.iter().filter(|call| calls::FORBIDDEN.contains(call)).collect();
+    assert!(both.is_empty(), "{both:?}");
+}
