@@ -50,6 +50,9 @@ pub struct RunArgs {
     /// The Python that runs python tasks [default: python3 of the system]
     #[arg(long, env = "CW_PYTHON", value_name = "PATH", value_parser = path())]
     pub python: Option<PathBuf>,
+    /// The node that runs javascript tasks, 18 or newer [default: node of the system]
+    #[arg(long, env = "CW_NODE", value_name = "PATH", value_parser = path())]
+    pub node: Option<PathBuf>,
     /// How log lines look
     #[arg(long, env = "CW_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
@@ -91,6 +94,8 @@ pub struct Config {
     pub keep_attempts: bool,
     /// The Python of python tasks, when it is not the system's.
     pub python: Option<PathBuf>,
+    /// The node of javascript tasks, when it is not the system's.
+    pub node: Option<PathBuf>,
     /// How log lines look.
     pub log_format: LogFormat,
 }
@@ -112,6 +117,7 @@ impl Config {
             http: args.http.as_deref().filter(|text| !text.is_empty()).map(loopback).transpose()?,
             keep_attempts: args.keep_attempts,
             python: args.python.clone().filter(|path| !path.as_os_str().is_empty()),
+            node: args.node.clone().filter(|path| !path.as_os_str().is_empty()),
             log_format: args.log_format,
             // Last, because reading it may delete the file.
             key: Key::read(args.key_file.as_deref(), args.key_once)?,

@@ -13,28 +13,40 @@ use crate::process::Plan;
 /// Where a task finds programs; also where the worker looks for the ones that it needs.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
+/// What stands beside the task's code and runs it.
+const PYTHON_HANDLER: &str = include_str!("language/handler.py");
+const NODE_HANDLER: &str = include_str!("language/handler.mjs");
+const NODE_RUN: &str = include_str!("language/run.cjs");
+
 /// The programs that run code.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Tools {
     python: Option<PathBuf>,
+    node: Option<PathBuf>,
     shell: Option<PathBuf>,
 }
 
 impl Tools {
-    /// Finds what is there; a Python that was asked for must be.
-    pub(crate) fn find(python: Option<&Path>) -> anyhow::Result<Self> {
-        if let Some(python) = python {
-            ensure!(is_program(python), "--python {}: not a program that can be run", python.display());
-        }
-        let python = python.map(std::path::absolute).transpose()?.or_else(|| find("python3"));
-        Ok(Self { python, shell: find("bash").or_else(|| find("sh")) })
+    /// Finds what is there; a Python or a node that was asked for must be.
+    pub(crate) fn find(python: Option<&Path>, node: Option<&Path>) -> anyhow::Result<Self> {
+        Ok(Self {
+            python: asked("--python", python)?.or_else(|| find("python3")),
+            node: asked("--node", node)?.or_else(|| find("node")),
+            shell: find("bash").or_else(|| find("sh")),
+        })
     }
 
     /// The words for what can be run.
     pub(crate) fn words(&self) -> Vec<String> {
-        let python = self.python.as_ref().map(|_| "python");
-        let shell = self.shell.as_ref().map(|_| "shell");
-        python.into_iter().chain(shell).chain(["command"]).map(str::to_owned).collect()
+        let has_handler = self.python.is_some() || self.node.is_some();
+        let offered = [
+            (self.python.is_some(), "python"),
+            (self.node.is_some(), "javascript"),
+            (self.shell.is_some(), "shell"),
+            (true, "command"),
+            (has_handler, "handler"),
+        ];
+        offered.into_iter().filter(|(is_there, _)| *is_there).map(|(_, word)| word.to_owned()).collect()
     }
 
     /// What to start for a task, in its directory.
@@ -44,6 +56,10 @@ impl Tools {
         if matches!(spec.run, Run::Python { .. }) {
             env.push(("PYTHONUNBUFFERED", "1".into()));
             env.push(("PYTHONPATH", python_path(spec, directory)));
+        }
+        if matches!(spec.run, Run::Javascript { .. }) {
+            let work = directory.work();
+            env.push(("NODE_PATH", format!("{}:{}", work.join("node_modules").display(), work.display())));
         }
         let mut all = spec.env.clone();
         for (name, value) in env {
@@ -58,10 +74,11 @@ impl Tools {
 
     fn argv(&self, spec: &Spec, directory: &Directory) -> anyhow::Result<Vec<String>> {
         let mut argv = match &spec.run {
-            Run::Python { code } => script(self.python.as_deref(), &directory.write_code("main.py", code)?)?,
+            Run::Python { code } => script(self.python.as_deref(), &lay_out_python(spec, code, directory)?)?,
+            Run::Javascript { code } => script(self.node.as_deref(), &lay_out_javascript(spec, code, directory)?)?,
             Run::Shell { code } => script(self.shell.as_deref(), &directory.write_code("main.sh", code)?)?,
             Run::Command { argv } => argv.clone(),
-            Run::Javascript { .. } | Run::Agent { .. } => bail!("this worker does not run {}", spec.run.word()),
+            Run::Agent { .. } => bail!("this worker does not run {}", spec.run.word()),
         };
         argv.extend(spec.args.iter().cloned());
         Ok(argv)
@@ -71,6 +88,25 @@ impl Tools {
 fn script(program: Option<&Path>, code: &Path) -> anyhow::Result<Vec<String>> {
     let program = program.context("its program is not installed here")?;
     Ok(vec![program.display().to_string(), code.display().to_string()])
+}
+
+/// Writes what Python needs; says which file it starts with.
+fn lay_out_python(spec: &Spec, code: &str, directory: &Directory) -> anyhow::Result<PathBuf> {
+    let main = directory.write_code("main.py", code)?;
+    let Some(event) = &spec.event else { return Ok(main) };
+    directory.write_code("event.json", &serde_json::to_string(event)?)?;
+    Ok(directory.write_code("handler.py", PYTHON_HANDLER)?)
+}
+
+/// Writes what node needs; says which file it starts with. Old nodes tell an ES module by its file's name alone, so that
+/// the code has both names, and `run.cjs` chooses.
+fn lay_out_javascript(spec: &Spec, code: &str, directory: &Directory) -> anyhow::Result<PathBuf> {
+    directory.write_code("main.js", code)?;
+    directory.write_code("main.mjs", code)?;
+    let run = directory.write_code("run.cjs", NODE_RUN)?;
+    let Some(event) = &spec.event else { return Ok(run) };
+    directory.write_code("event.json", &serde_json::to_string(event)?)?;
+    Ok(directory.write_code("handler.mjs", NODE_HANDLER)?)
 }
 
 fn own_env(grant: &LeaseGrant, spec: &Spec, directory: &Directory) -> Vec<(&'static str, String)> {
@@ -95,6 +131,12 @@ fn python_path(spec: &Spec, directory: &Directory) -> String {
         Some(more) => format!("{work}:{more}"),
         None => work,
     }
+}
+
+fn asked(flag: &str, program: Option<&Path>) -> anyhow::Result<Option<PathBuf>> {
+    let Some(program) = program else { return Ok(None) };
+    ensure!(is_program(program), "{flag} {}: not a program that can be run", program.display());
+    Ok(Some(std::path::absolute(program)?))
 }
 
 fn find(name: &str) -> Option<PathBuf> {

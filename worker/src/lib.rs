@@ -73,7 +73,7 @@ struct Worker {
 
 impl Worker {
     fn new(config: config::Config) -> anyhow::Result<Self> {
-        let tools = language::Tools::find(config.python.as_deref())?;
+        let tools = language::Tools::find(config.python.as_deref(), config.node.as_deref())?;
         let state = state::StateDir::open(&config.state_dir)?;
         let spool = spool::Spool::open(&config.state_dir)?;
         spool.sweep().context("cannot sweep the spool")?;

@@ -15,7 +15,8 @@ fn plan(spec: serde_json::Value) -> (Plan, Directory, tempfile::TempDir) {
     };
     let spec: Spec = serde_json::from_value(spec).unwrap();
     let directory = Directory::create(home.path(), &spec).unwrap();
-    let tools = Tools { python: Some("/opt/python".into()), shell: Some("/bin/sh".into()) };
+    let tools =
+        Tools { python: Some("/opt/python".into()), node: Some("/opt/node".into()), shell: Some("/bin/sh".into()) };
     (tools.plan(&grant, &spec, &directory).unwrap(), directory, home)
 }
 
@@ -50,9 +51,48 @@ fn a_command_is_taken_as_it_is() {
 }
 
 #[test]
+fn a_python_handler_is_called_by_the_file_beside_the_code() {
+    let run = json!({"kind": "python", "code": "def handler(event): pass"});
+    let (plan, directory, _home) = plan(json!({"repo": "r", "run": run, "event": {"a": 1}, "args": ["-x"]}));
+    let file = |name: &str| directory.path().join(name);
+    assert_eq!(plan.argv, ["/opt/python", file("handler.py").to_str().unwrap(), "-x"]);
+    assert_eq!(std::fs::read_to_string(file("handler.py")).unwrap(), PYTHON_HANDLER);
+    assert_eq!(std::fs::read_to_string(file("main.py")).unwrap(), "def handler(event): pass");
+    assert_eq!(std::fs::read_to_string(file("event.json")).unwrap(), r#"{"a":1}"#);
+}
+
+#[test]
+fn javascript_is_there_under_both_names_and_node_chooses() {
+    let (plan, directory, _home) =
+        plan(json!({"repo": "r", "run": {"kind": "javascript", "code": "1"}, "args": ["-x"]}));
+    let file = |name: &str| directory.path().join(name);
+    assert_eq!(plan.argv, ["/opt/node", file("run.cjs").to_str().unwrap(), "-x"]);
+    for name in ["main.js", "main.mjs"] {
+        assert_eq!(std::fs::read_to_string(file(name)).unwrap(), "1");
+    }
+    assert!(!file("event.json").exists());
+    let work = directory.work().display().to_string();
+    assert_eq!(plan.env["NODE_PATH"], format!("{work}/node_modules:{work}"));
+    assert!(!plan.env.contains_key("PYTHONPATH"));
+}
+
+#[test]
+fn a_javascript_handler_is_called_by_the_file_beside_the_code() {
+    let run = json!({"kind": "javascript", "code": "1"});
+    let (plan, directory, _home) = plan(json!({"repo": "r", "run": run, "event": [1], "args": ["-x"]}));
+    let file = |name: &str| directory.path().join(name);
+    assert_eq!(plan.argv, ["/opt/node", file("handler.mjs").to_str().unwrap(), "-x"]);
+    assert!(file("run.cjs").exists() && file("main.js").exists() && file("main.mjs").exists());
+    assert_eq!(std::fs::read_to_string(file("event.json")).unwrap(), "[1]");
+}
+
+#[test]
 fn only_what_is_there_is_offered() {
     assert_eq!(Tools::default().words(), ["command"]);
     let shell = Tools { shell: Some("/bin/sh".into()), ..Tools::default() };
     assert_eq!(shell.words(), ["shell", "command"]);
-    assert!(Tools::find(Some(Path::new("/etc/passwd"))).is_err());
+    let node = Tools { node: Some("/bin/node".into()), ..Tools::default() };
+    assert_eq!(node.words(), ["javascript", "command", "handler"]);
+    let not_a_program = Some(Path::new("/etc/passwd"));
+    assert!(Tools::find(not_a_program, None).is_err() && Tools::find(None, not_a_program).is_err());
 }
