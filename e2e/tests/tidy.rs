@@ -73,6 +73,7 @@ fn files() -> anyhow::Result<Vec<File>> {
             if kind.is_dir() && ![".git", "target", ".quickstart"].contains(&path.as_str()) {
                 directories.push(format!("{path}/"));
             } else if kind.is_file()
+                && path != ".git"
                 && let Ok(text) = std::fs::read_to_string(entry.path())
             {
                 let is_executable = entry.metadata()?.permissions().mode() & 0o111 != 0;
