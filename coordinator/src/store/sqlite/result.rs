@@ -5,6 +5,7 @@ use protocol::outcome::StreamBytes;
 use protocol::{Report, Stream, TaskResult};
 use rusqlite::Connection;
 
+use super::artifacts;
 use super::events::stream_column;
 use super::row::Stored;
 use crate::store::types::StoreError;
@@ -30,7 +31,8 @@ pub(super) fn save(db: &Connection, stored: &Stored, report: Option<&Report>) ->
         return_value: report.and_then(|report| report.return_value.clone()),
         usage: report.and_then(|report| report.usage.clone()),
         confinement: report.and_then(|report| report.confinement.clone()),
-        artifacts: Vec::new(),
+        artifacts: report.map_or_else(|| Ok(Vec::new()), |report| artifacts::publish(db, stored, report))?,
+        skipped: report.map(artifacts::skipped).unwrap_or_default(),
         published: None,
     };
     let json = serde_json::to_string(&result).map_err(|error| StoreError::Corrupt(error.to_string()))?;
