@@ -12,6 +12,7 @@ use protocol::{LeaseGrant, Outcome, Report, Spec};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::artifacts::{self, Collected, Snapshot, Way};
 use crate::directory::{self, Directory};
 use crate::heartbeat::Heartbeat;
 use crate::output::{Account, Leftover};
@@ -85,11 +86,17 @@ impl Attempt {
     async fn run(mut self) -> Ended {
         let started_at = Instant::now();
         let directory = self.prepare().await;
+        let before = match &directory {
+            Ok(directory) => Snapshot::take(directory.work()).await,
+            Err(_) => Snapshot::default(),
+        };
         let finished = match &directory {
             Ok(directory) => watch_over(&mut self, directory).await,
             Err(error) => Finished::setup_failed(format!("{error:#}")),
         };
-        let ended = self.finish(finished, started_at).await;
+        let wall = started_at.elapsed();
+        let collected = self.collect(before, &finished).await;
+        let ended = self.finish(finished, collected, wall).await;
         if let Ok(directory) = directory {
             self.clean_up(directory).await;
         }
@@ -101,7 +108,22 @@ impl Attempt {
         tokio::task::spawn_blocking(move || Directory::create(&attempts, &spec)).await?
     }
 
-    async fn finish(&mut self, finished: Finished, started_at: Instant) -> Ended {
+    /// Lists and uploads the files that came of it, as long as the lease allows.
+    async fn collect(&self, before: Snapshot, finished: &Finished) -> Collected {
+        if matches!(finished, Finished::GivenUp) || !self.heartbeat.is_valid() {
+            return Collected::default();
+        }
+        let way = Way {
+            client: Arc::clone(&self.worker.client),
+            lease: self.grant.lease,
+            validity: self.heartbeat.validity(),
+            give_up: self.give_up.clone(),
+            limit_bytes: self.worker.config.artifacts_limit,
+        };
+        artifacts::collect(before, way).await
+    }
+
+    async fn finish(&mut self, finished: Finished, collected: Collected, wall: Duration) -> Ended {
         let (task, lease) = (self.grant.task, self.grant.lease);
         let Finished::Ran { outcome, leftover, account, used } = finished else {
             if self.heartbeat.is_valid() {
@@ -118,7 +140,7 @@ impl Attempt {
             self.worker.stats.lost();
             return Ended::NotOurs;
         }
-        let wall_ms = u64::try_from(started_at.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let wall_ms = u64::try_from(wall.as_millis()).unwrap_or(u64::MAX);
         tracing::info!(%task, %lease, wall_ms, "task ended: {}", outcome.reason());
         self.worker.stats.ended(outcome.reason());
         let usage = Usage {
@@ -127,7 +149,8 @@ impl Attempt {
             peak_memory_bytes: used.map(|end| end.peak_memory_bytes),
             source: "rusage".into(),
         };
-        self.hand_in(report(outcome, account, usage), *leftover).await;
+        let Collected { artifacts, skipped, .. } = collected;
+        self.hand_in(Report { artifacts, skipped, ..report(outcome, account, usage) }, *leftover).await;
         Ended::Done
     }
 
@@ -191,7 +214,7 @@ fn report(outcome: Outcome, account: Account, usage: Usage) -> Report {
 }
 
 /// Waits until the worker must leave. Safe to cancel.
-async fn must_leave(give_up: &mut watch::Receiver<bool>) {
+pub(crate) async fn must_leave(give_up: &mut watch::Receiver<bool>) {
     if give_up.wait_for(|leave| *leave).await.is_err() {
         std::future::pending::<()>().await;
     }
