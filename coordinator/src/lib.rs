@@ -92,6 +92,7 @@ async fn open_queue(config: &Config, state: &StateDir, shutdown: Shutdown) -> an
     Ok(Queue {
         store,
         objects: Objects::open_directory(&state.objects())?,
+        uploading: uploads::Uploading::default(),
         artifacts_limit: config.artifacts_limit,
         clock,
         wakeup: Wakeup::default(),

@@ -15,6 +15,7 @@ use crate::shutdown::Shutdown;
 use crate::store::{
     Appended, Ask, Durability, Idempotency, NewTask, Notice, Store, StoreError, StoredTask, Target, Ttls, Updated,
 };
+use crate::uploads::Uploading;
 use crate::wakeup::Wakeup;
 use crate::why;
 use crate::workers::Workers;
@@ -25,6 +26,8 @@ pub struct Queue {
     pub store: Store,
     /// Where the files of tasks are kept.
     pub objects: Objects,
+    /// Which leases upload right now.
+    pub uploading: Uploading,
     /// Bytes of files that one lease may upload.
     pub artifacts_limit: u64,
     /// What time it is.

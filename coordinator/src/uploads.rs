@@ -1,9 +1,12 @@
 //! Files that leases upload: taken in while the lease lives, published by its report, swept when neither came about.
 //! Bytes go to the object store first, then the store names them; what is removed goes the other way round.
 
-use protocol::TaskId;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
 use protocol::artifact::{MAX_ARTIFACTS, Uploaded};
 use protocol::path::RelativePath;
+use protocol::{LeaseId, TaskId};
 
 use crate::lifecycle::Holder;
 use crate::objects::Incoming;
@@ -11,6 +14,31 @@ use crate::queue::Queue;
 use crate::store::{StoreError, StoredArtifact, Upload};
 
 type Result<T> = std::result::Result<T, StoreError>;
+
+/// Leases that upload right now: one file at a time, so that a lease cannot fill the disk beyond what it may bring.
+#[derive(Default)]
+pub struct Uploading(Arc<Mutex<HashSet<LeaseId>>>);
+
+/// A lease's turn to upload, until it is dropped.
+pub struct Turn {
+    lease: LeaseId,
+    leases: Arc<Mutex<HashSet<LeaseId>>>,
+}
+
+impl Uploading {
+    /// Begins an upload of a lease; none while it uploads another.
+    #[must_use]
+    pub fn begin(&self, lease: LeaseId) -> Option<Turn> {
+        let is_free = self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(lease);
+        is_free.then(|| Turn { lease, leases: Arc::clone(&self.0) })
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.leases.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.lease);
+    }
+}
 
 /// Names that are asked about at once.
 const NAMES_AT_ONCE: usize = 500;

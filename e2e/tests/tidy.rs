@@ -60,7 +60,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// All text files, without what is built.
+/// All text files, without what is built and what git itself keeps; in a worktree `.git` is a file.
 fn files() -> anyhow::Result<Vec<File>> {
     let mut found = Vec::new();
     let mut directories = vec![String::new()];
@@ -72,6 +72,7 @@ fn files() -> anyhow::Result<Vec<File>> {
             if kind.is_dir() && ![".git", "target", ".quickstart"].contains(&path.as_str()) {
                 directories.push(format!("{path}/"));
             } else if kind.is_file()
+                && path != ".git"
                 && let Ok(text) = std::fs::read_to_string(entry.path())
             {
                 let is_executable = entry.metadata()?.permissions().mode() & 0o111 != 0;

@@ -18,11 +18,14 @@ use tokio::sync::watch;
 
 use crate::client::{CallError, Client};
 use crate::heartbeat::Validity;
+use crate::random::Backoff;
 use changed::{Changed, changed};
 use walk::{Mark, walk};
 
 /// Bytes that are read of all files of an attempt: to sum up more takes longer than anybody waits for a report.
 const MAX_READ_BYTES: u64 = 4 << 30;
+/// How often a file is sent while no answer comes.
+const UPLOADS: u32 = 4;
 
 /// The working directory as it was before the task began.
 #[derive(Default)]
@@ -132,7 +135,7 @@ async fn take(file: changed::File, way: &Way, room: &mut Room, collected: &mut C
     }
     room.read_bytes -= size;
     let is_sent = room.closed.is_none() && size <= room.stored_bytes;
-    let sent = if is_sent { send::read_and_send(file, way).await } else { send::read_only(file, way).await };
+    let sent = if is_sent { send_patiently(file, way).await } else { send::read_only(file, way).await };
     let sum = match sent.sum {
         Ok(sum) => sum,
         Err(error) => return collected.skip(path.as_str(), format!("cannot be read: {error}")),
@@ -144,6 +147,23 @@ async fn take(file: changed::File, way: &Way, room: &mut Room, collected: &mut C
         collected.skip(path.as_str(), not_stored(sent.uploaded, way, room));
     }
     collected.artifacts.push(Artifact::new(path, sum.size, sum.sha256, is_stored));
+}
+
+/// Uploads a file; a coordinator that is away for a moment, as when it is started again, is waited for.
+async fn send_patiently(file: changed::File, way: &Way) -> send::Sent {
+    let mut backoff = Backoff::default();
+    for _ in 1..UPLOADS {
+        let sent = send::read_and_send(file.clone(), way).await;
+        // A try whose connection broke may still be at work over there.
+        let is_passing = |error: &CallError| {
+            matches!(error, CallError::Unreachable(_)) || error.code() == Some(protocol::Code::Conflict)
+        };
+        if !sent.uploaded.as_ref().is_err_and(is_passing) || sent.sum.is_err() || !way.is_open() {
+            return sent;
+        }
+        tokio::time::sleep(backoff.next()).await;
+    }
+    send::read_and_send(file, way).await
 }
 
 fn not_stored(uploaded: Result<(), CallError>, way: &Way, room: &mut Room) -> String {

@@ -47,13 +47,21 @@ pub(super) async fn upload(
             return Err(error.into());
         }
     };
+    let Some(turn) = app.queue.uploading.begin(holder.lease) else {
+        discard(body);
+        return Err(Refusal::new(Code::Conflict, "the lease uploads another file right now: one at a time"));
+    };
     if is_too_long(&parts.headers, room) {
         discard(body);
         return Err(too_large(room));
     }
     let incoming = receive(&app.queue.objects, body, room, app.body_timeout).await?;
     // On its own: a worker that hangs up now must not leave a name without a blob.
-    let keeping = tokio::spawn(async move { app.queue.keep_upload(holder, path, incoming).await });
+    let keeping = tokio::spawn(async move {
+        let kept = app.queue.keep_upload(holder, path, incoming).await;
+        drop(turn);
+        kept
+    });
     let uploaded = keeping.await.map_err(|error| StoreError::Objects(io::Error::other(error)))??;
     Ok(Json(uploaded))
 }
@@ -104,9 +112,9 @@ pub(super) async fn download(
     if headers.get(header::IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == tag.as_bytes()) {
         return Ok(StatusCode::NOT_MODIFIED.into_response());
     }
-    let file = app.queue.objects.read(artifact.blob.clone()).await.map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => not_stored(),
-        _ => StoreError::Objects(error).into(),
+    let file = app.queue.objects.read(artifact.blob.clone()).await.map_err(|error| {
+        let is_gone = error.kind() == io::ErrorKind::NotFound;
+        if is_gone { not_stored() } else { StoreError::Objects(error).into() }
     })?;
     Ok(sent(file, &path, &artifact, &tag))
 }

@@ -83,7 +83,7 @@ async fn what_the_coordinator_counted_wins_over_what_the_worker_says() {
     let zeros = "0".repeat(64);
     let report = json!({"outcome": {"exited": {"code": 0}}, "artifacts": [
         said("x", &zeros, false), said("big.bin", &zeros, true), said("big.bin", ABC, true), said("lie", "no hash", true),
-    ], "skipped": [{"path": "big.bin", "why": "w".repeat(5000)}]});
+    ], "skipped": [{"path": "x", "why": "no answer"}, {"path": "big.bin", "why": "w".repeat(5000)}]});
     lease.report(&report).await.ok();
     let result = on.done(&lease.task).await["result"].clone();
     assert_eq!(
@@ -140,6 +140,7 @@ async fn a_lease_that_is_lost_while_it_uploads_leaves_nothing() {
     let uploading = tokio::spawn(request.bearer_auth(&lease.worker.key).body(body).send());
     sender.send(Ok("ab".into())).await.unwrap();
     swept(&on, 1).await;
+    lease.upload("y", b"abc").await.refused(Code::Conflict);
     lease.exit(0).await.ok();
     sender.send(Ok("c".into())).await.unwrap();
     drop(sender);

@@ -10,6 +10,7 @@ use super::Snapshot;
 use super::walk::{Mark, walk};
 
 /// A file to be listed.
+#[derive(Clone)]
 pub(super) struct File {
     pub(super) work: PathBuf,
     pub(super) path: RelativePath,
@@ -28,6 +29,9 @@ pub(super) struct Changed {
 
 /// Compares the working directory with what it was.
 pub(super) fn changed(before: &Snapshot) -> Changed {
+    if before.work.as_os_str().is_empty() {
+        return Changed::default();
+    }
     let mut found = Vec::new();
     let unseen = walk(&before.work, |entry| {
         if before.marks.get(&entry.path) != Some(&entry.mark) {

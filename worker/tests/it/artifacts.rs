@@ -65,6 +65,15 @@ fn an_upload_that_fails_costs_the_file_and_not_the_report() {
 }
 
 #[test]
+fn an_upload_whose_answer_is_lost_is_made_again() {
+    let (bench, peer) = (Bench::new(), Peer::start());
+    let _worker = bench.worker(&peer, &[]);
+    peer.fault("path=a.txt", 2, Fault::LoseAnswer);
+    let lease = peer.shell("printf abc > a.txt");
+    assert_eq!(peer.report(&lease)["artifacts"], json!([listed("a.txt", true)]));
+}
+
+#[test]
 fn a_file_that_is_too_large_over_there_does_not_keep_the_next_from_being_stored() {
     let (bench, peer) = (Bench::new(), Peer::start());
     let _worker = bench.worker(&peer, &[]);

@@ -83,10 +83,11 @@ fn published(db: &Connection, seq: i64) -> Result<Vec<(RelativePath, u64, String
     .collect()
 }
 
-/// What the worker left out, cut to what a result may hold.
-pub(super) fn skipped(report: &Report) -> Vec<Skipped> {
+/// What the worker left out, cut to what a result may hold. A file whose answer alone was lost is not missing.
+pub(super) fn skipped(report: &Report, listed: &[Artifact]) -> Vec<Skipped> {
     let cut = |text: &str| text.chars().take(1024).collect();
-    let named = report.skipped.iter().take(MAX_SKIPPED);
+    let is_stored = |path: &str| listed.iter().any(|file| file.path.as_str() == path && file.is_stored());
+    let named = report.skipped.iter().filter(|skipped| !is_stored(&skipped.path)).take(MAX_SKIPPED);
     named.map(|skipped| Skipped { path: cut(&skipped.path), why: cut(&skipped.why) }).collect()
 }
 
