@@ -83,7 +83,7 @@ fn a_file_that_is_too_large_over_there_does_not_keep_the_next_from_being_stored(
 }
 
 #[test]
-fn a_lease_that_is_lost_at_the_upload_is_not_reported() {
+fn a_lease_that_is_lost_while_the_task_runs_uploads_nothing() {
     let (bench, peer) = (Bench::new(), Peer::start());
     let worker = bench.worker(&peer, &["--slots", "1"]);
     let lost = peer.shell("printf abc > a.txt; echo begun; sleep 1");
