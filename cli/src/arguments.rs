@@ -95,6 +95,8 @@ pub(crate) enum Command {
     List(command::list::Args),
     /// Show what tasks wrote
     Logs(command::logs::Args),
+    /// List the files that came of a task, or fetch them
+    Artifacts(command::artifacts::Args),
     /// Wait until tasks are done
     Wait(command::wait::Args),
     /// Cancel tasks

@@ -3,6 +3,7 @@
 mod transport;
 
 use protocol::admin::{CreatedKey, KeyView, NewKey, RepoChange, RepoView, Version, WorkerView};
+use protocol::path::RelativePath;
 use protocol::task::Page;
 use protocol::why::Why;
 use protocol::{KeyId, RepoName, Spec, Stream, TaskId, TaskView};
@@ -69,6 +70,14 @@ impl Client {
     /// What the newest attempt wrote, as it wrote it.
     pub(crate) async fn output(&self, id: TaskId, stream: Stream) -> Result<Response> {
         self.stream(Call::get(format!("/v1/tasks/{id}/output")).query("stream", stream.as_str())).await
+    }
+
+    /// A file that came of a task.
+    pub(crate) async fn artifact(&self, id: TaskId, path: &RelativePath) -> Result<Response> {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte);
+        let encode = |byte: u8| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+        let path: String = path.as_str().bytes().map(encode).collect();
+        self.stream(Call::get(format!("/v1/tasks/{id}/artifacts/{path}"))).await
     }
 
     /// Workers, by page.

@@ -1,5 +1,6 @@
 //! The commands, one file each. A command asks the coordinator, prints, and says what the program ends with.
 
+pub(crate) mod artifacts;
 pub(crate) mod cancel;
 pub(crate) mod completions;
 pub(crate) mod doctor;
@@ -54,6 +55,7 @@ pub(crate) async fn run(command: Command, context: &mut Context) -> Result<Exit>
         Command::Get(args) => get::run(args, context).await,
         Command::List(args) => list::run(args, context).await,
         Command::Logs(args) => logs::run(args, context).await,
+        Command::Artifacts(args) => artifacts::run(args, context).await,
         Command::Wait(args) => wait::run(args, context).await,
         Command::Cancel(args) => cancel::run(args, context).await,
         Command::Why(args) => why::run(args, context).await,

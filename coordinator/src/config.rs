@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, bail, ensure};
 use clap::{Parser, Subcommand, ValueEnum};
-use protocol::unit::duration_ms;
+use protocol::unit::{duration_ms, size_bytes};
 
 use crate::retention::Retention;
 use crate::store::Ttls;
@@ -78,6 +78,9 @@ struct Serve {
     /// How long the output of done tasks is kept; what their results show of it stays
     #[arg(long, env = "CW_OUTPUT_RETENTION", default_value = "7d", value_parser = milliseconds)]
     output_retention: i64,
+    /// Bytes of files that one attempt may bring, such as 100M
+    #[arg(long, env = "CW_ARTIFACTS_LIMIT", default_value = "100M", value_parser = size_bytes)]
+    artifacts_limit: u64,
     /// How long requests may take to finish when the coordinator is told to stop
     #[arg(long, env = "CW_GRACE", default_value = "10s", value_parser = milliseconds)]
     grace: i64,
@@ -110,6 +113,8 @@ pub struct Config {
     pub ttls: Ttls,
     /// How long things are kept.
     pub retention: Retention,
+    /// Bytes of files that one attempt may bring.
+    pub artifacts_limit: u64,
     /// How long requests may take to finish at the end.
     pub grace: std::time::Duration,
     /// What one listener puts up with.
@@ -187,6 +192,7 @@ impl Arguments {
             default_agent: serve.agent.clone(),
             ttls: Ttls { first_s: serve.first_lease_ttl, code_s: serve.lease_ttl, agent_s: serve.agent_lease_ttl },
             retention: Retention { tasks_ms: serve.retention, output_ms: serve.output_retention },
+            artifacts_limit: serve.artifacts_limit,
             grace: std::time::Duration::from_millis(serve.grace.unsigned_abs()),
             patience: Patience::default(),
         })

@@ -2,6 +2,7 @@
 //! noun; each route is a short function that checks who asks, calls a verb, and answers.
 
 pub mod admin;
+pub mod artifacts;
 pub mod auth;
 pub mod body;
 pub mod error;
@@ -65,6 +66,7 @@ fn client_routes() -> Router<Arc<App>> {
         .route("/v1/tasks/{id}/cancel", post(tasks::cancel))
         .route("/v1/tasks/{id}/events", get(events::of_task))
         .route("/v1/tasks/{id}/output", get(tasks::output))
+        .route("/v1/tasks/{id}/artifacts/{*path}", get(artifacts::download))
         .route("/v1/tasks/{id}/why", get(tasks::why))
         .route("/v1/events", get(events::of_all))
 }
@@ -74,6 +76,7 @@ fn lease_routes() -> Router<Arc<App>> {
         .route("/v1/leases", post(leases::lease))
         .route("/v1/leases/{id}/renew", post(leases::renew))
         .route("/v1/leases/{id}/events", post(leases::events))
+        .route("/v1/leases/{id}/uploads", post(artifacts::upload))
         .route("/v1/leases/{id}/report", put(leases::report))
         .route("/v1/leases/{id}/release", post(leases::release))
 }

@@ -1,19 +1,21 @@
 //! The coordinator: accepts tasks, leases them to workers, keeps their results.
 //!
 //! From the outside in: `http` speaks with clients, workers and operators; `queue` has the verbs; `lifecycle` has the rules;
-//! `store` keeps the rows; `wakeup` knows who waits; `reaper` and `retention` keep house.
+//! `store` keeps the rows, `objects` the files; `wakeup` knows who waits; `reaper` and `retention` keep house.
 
 pub mod clock;
 pub mod config;
 pub mod http;
 pub mod key;
 pub mod lifecycle;
+pub mod objects;
 pub mod queue;
 pub mod reaper;
 pub mod retention;
 pub mod shutdown;
 pub mod state_dir;
 pub mod store;
+pub mod uploads;
 pub mod wakeup;
 pub mod why;
 pub mod workers;
@@ -29,6 +31,7 @@ use crate::config::Config;
 use crate::http::App;
 use crate::http::auth::Keys;
 use crate::http::serve::{Listener, Served, serve};
+use crate::objects::Objects;
 use crate::queue::Queue;
 use crate::shutdown::Shutdown;
 use crate::state_dir::StateDir;
@@ -88,6 +91,9 @@ async fn open_queue(config: &Config, state: &StateDir, shutdown: Shutdown) -> an
     workers.remember(store.workers(now.at.plus_ms(-REMEMBER_WORKERS_MS)).await?);
     Ok(Queue {
         store,
+        objects: Objects::open_directory(&state.objects())?,
+        uploading: uploads::Uploading::default(),
+        artifacts_limit: config.artifacts_limit,
         clock,
         wakeup: Wakeup::default(),
         workers,

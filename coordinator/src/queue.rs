@@ -10,10 +10,12 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::clock::Clock;
 use crate::lifecycle::{Change, Holder, State, Task};
+use crate::objects::Objects;
 use crate::shutdown::Shutdown;
 use crate::store::{
     Appended, Ask, Durability, Idempotency, NewTask, Notice, Store, StoreError, StoredTask, Target, Ttls, Updated,
 };
+use crate::uploads::Uploading;
 use crate::wakeup::Wakeup;
 use crate::why;
 use crate::workers::Workers;
@@ -22,6 +24,12 @@ use crate::workers::Workers;
 pub struct Queue {
     /// Where tasks are kept.
     pub store: Store,
+    /// Where the files of tasks are kept.
+    pub objects: Objects,
+    /// Which leases upload right now.
+    pub uploading: Uploading,
+    /// Bytes of files that one lease may upload.
+    pub artifacts_limit: u64,
     /// What time it is.
     pub clock: Clock,
     /// Who waits.

@@ -1,4 +1,5 @@
-//! Housekeeping that must be prompt: leases that lapse, holds that end, workers that missed their wake-up, and who was seen.
+//! Housekeeping that must be prompt: leases that lapse and what they uploaded, holds that end, workers that missed their
+//! wake-up, and who was seen.
 //! A pass is idempotent; the loop around it only logs.
 
 use std::time::Duration;
@@ -33,6 +34,10 @@ async fn seldom_pass(queue: &Queue) -> Result<(), StoreError> {
     let repos = queue.wakeup.parked_repos();
     if !repos.is_empty() {
         queue.wake_for(repos).await?;
+    }
+    let dropped = queue.drop_dead_uploads().await?;
+    if dropped > 0 {
+        tracing::info!(dropped, "removed files of leases that ended without a report");
     }
     save_workers(queue).await
 }

@@ -28,6 +28,13 @@ pub async fn run(queue: &Queue, retention: Retention) {
             Ok(gone) => tracing::info!(gone, "deleted what was older than it must be kept"),
             Err(error) => tracing::error!(%error, "could not delete what is old; tried again in an hour"),
         }
+        match queue.sweep_blobs().await {
+            Ok(0) => {}
+            Ok(gone) => tracing::info!(gone, "removed files that belong to no task"),
+            Err(error) => {
+                tracing::error!(%error, "could not remove files that belong to no task; tried again in an hour")
+            }
+        }
         if sleep_or_stop(queue, PASS_EVERY).await {
             return;
         }

@@ -72,6 +72,12 @@ impl StateDir {
         database(&self.path)
     }
 
+    /// The files of tasks.
+    #[must_use]
+    pub fn objects(&self) -> PathBuf {
+        self.path.join("objects")
+    }
+
     /// The admin's key.
     #[must_use]
     pub fn admin_key(&self) -> PathBuf {

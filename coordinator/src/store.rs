@@ -8,9 +8,11 @@ mod migrate;
 pub mod sqlite;
 mod types;
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use protocol::admin::{KeyView, RepoChange, RepoView};
+use protocol::path::RelativePath;
 use protocol::{KeyId, RepoName, TaskId, Timestamp};
 
 use crate::clock::Now;
@@ -19,7 +21,8 @@ use crate::lifecycle::{Change, Holder, Rejected, Task};
 use sqlite::Sqlite;
 pub use types::{
     Appended, Ask, Durability, Filter, Idempotency, Kept, Leased, ListedTask, NewTask, Notice, OutputPart, Prune,
-    StoreError, StoredEvent, StoredTask, StoredWorker, Submitted, Target, TaskEvents, Ttls, Updated, WaitingFacts,
+    StoreError, StoredArtifact, StoredEvent, StoredTask, StoredWorker, Submitted, Target, TaskEvents, Ttls, Updated,
+    Upload, Uploads, WaitingFacts,
 };
 
 /// A place to keep tasks.
@@ -70,6 +73,18 @@ operations! {
     fn newest_feed() -> u64;
     /// Output of the newest attempt after an event's number.
     fn output(part: OutputPart) -> Vec<(u64, Vec<u8>)>;
+    /// What a live lease uploaded besides this path.
+    fn uploads(holder: Holder, path: RelativePath) -> Uploads;
+    /// Names a blob as the upload of a live lease, within so many bytes for all of them; gives the blob that it replaces.
+    fn keep_upload(holder: Holder, upload: Upload, limit_bytes: u64) -> Option<String>;
+    /// A published file of a task.
+    fn artifact(id: TaskId, path: RelativePath) -> Option<StoredArtifact>;
+    /// Whether there are uploads of leases that are over.
+    fn has_dead_uploads() -> bool;
+    /// Forgets uploads of leases that are over, a bounded number; gives their blobs. Durable.
+    fn drop_dead_uploads() -> Vec<String>;
+    /// Those of the blobs that an upload or a task names.
+    fn named(blobs: Vec<String>) -> HashSet<String>;
     /// What keeps a queued task from being leased, as far as the database knows.
     fn waiting(id: TaskId) -> WaitingFacts;
     /// Keeps a key. Durable.

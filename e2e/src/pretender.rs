@@ -64,6 +64,14 @@ impl Pretender {
         self.api.post(&format!("/v1/leases/{lease}/events"), json!({"events": [event]})).await
     }
 
+    /// Brings a file.
+    ///
+    /// # Errors
+    /// When no whole answer comes.
+    pub async fn upload(&self, lease: LeaseId, path: &str) -> anyhow::Result<Answer> {
+        self.api.post(&format!("/v1/leases/{lease}/uploads?path={path}"), json!("a file")).await
+    }
+
     /// Says that the task exited with 0.
     ///
     /// # Errors

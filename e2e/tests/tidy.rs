@@ -61,7 +61,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// All text files, without what is built.
+/// All text files, without what is built and what git itself keeps; in a worktree `.git` is a file.
 fn files() -> anyhow::Result<Vec<File>> {
     let mut found = Vec::new();
     let mut directories = vec![String::new()];

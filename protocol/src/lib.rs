@@ -4,6 +4,7 @@
 //! This crate never touches the network, the disk, the clock or the environment.
 
 pub mod admin;
+pub mod artifact;
 pub mod event;
 pub mod id;
 pub mod lease;
@@ -19,6 +20,7 @@ pub mod unit;
 mod validate;
 pub mod why;
 
+pub use artifact::{Artifact, Skipped};
 pub use event::{EventBatch, OutputBytes, Stream, WorkerEvent};
 pub use id::{KeyId, LeaseId, TaskId, WorkerId};
 pub use lease::{LeaseGrant, LeaseRequest, Release, Renew, Renewed, Stop, WorkerInfo, WorkerState};

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::artifact::{Artifact, Skipped};
+
 /// How an attempt ended, as the worker saw it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -270,6 +272,12 @@ pub struct Report {
     /// The confinement that was in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confinement: Option<String>,
+    /// Files that came of it; what was uploaded is published, whatever is said of it here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub artifacts: Vec<Artifact>,
+    /// Files that are not among them, or not uploaded, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skipped: Vec<Skipped>,
 }
 
 impl Report {
@@ -284,6 +292,8 @@ impl Report {
             return_value: None,
             usage: None,
             confinement: None,
+            artifacts: Vec::new(),
+            skipped: Vec::new(),
         }
     }
 }

@@ -107,6 +107,8 @@ codes! {
     OriginNotAllowed = "origin_not_allowed", 403;
     /// There is no such thing, or no such route.
     NotFound = "not_found", 404;
+    /// The file is listed, but its bytes were not kept.
+    NotStored = "not_stored", 404;
     /// The route exists, but not for this method.
     MethodNotAllowed = "method_not_allowed", 405;
     /// The body did not arrive in time.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::artifact::{Artifact, Skipped};
 use crate::id::{TaskId, WorkerId};
 use crate::name::{RepoName, SessionName};
 use crate::outcome::{Reason, StreamBytes, TaskState, Usage};
@@ -75,6 +76,9 @@ pub struct TaskResult {
     pub return_value: Option<serde_json::Value>,
     /// Files that came of it.
     pub artifacts: Vec<Artifact>,
+    /// Files that are not among them, or not stored, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skipped: Vec<Skipped>,
     /// What it used.
     pub usage: Option<Usage>,
     /// The confinement that was in force.
@@ -84,21 +88,6 @@ pub struct TaskResult {
     /// What the worker adds for a person when it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-}
-
-/// One file of a result.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Artifact {
-    /// Where it was, relative to the working directory.
-    pub path: crate::path::RelativePath,
-    /// Its size in bytes.
-    pub size: u64,
-    /// The SHA-256 of its bytes, in hexadecimal.
-    pub sha256: String,
-    /// What kind of content it has.
-    pub media_type: String,
-    /// `output`, `log` or `artifact`.
-    pub kind: String,
 }
 
 /// One page of a list.

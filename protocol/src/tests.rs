@@ -163,3 +163,24 @@ fn a_brief_spec_stays_small_whatever_was_submitted() {
     let brief = serde_json::to_string(&long.brief()).unwrap();
     assert!(brief.len() < 4_096, "{} bytes", brief.len());
 }
+
+#[test]
+fn a_files_name_says_what_it_is() {
+    let of = |path: &str| {
+        let path = path.parse().expect("a path");
+        (crate::artifact::kind(&path), crate::artifact::media_type(&path))
+    };
+    assert_eq!(of("output/a.CSV"), ("output", "text/csv"));
+    assert_eq!(of("logs/run"), ("log", "application/octet-stream"));
+    assert_eq!(of("build/make.log"), ("log", "text/plain"));
+    assert_eq!(of("outputs/x.json"), ("artifact", "application/json"));
+    assert_eq!(of("a.b/noend"), ("artifact", "application/octet-stream"), "only the last part has a suffix");
+}
+
+#[test]
+fn a_hash_is_64_lower_case_digits() {
+    assert!(crate::artifact::is_sha256(&"0a".repeat(32)));
+    for wrong in [String::new(), "0A".repeat(32), "0a".repeat(31), "é".repeat(32), "0g".repeat(32)] {
+        assert!(!crate::artifact::is_sha256(&wrong), "{wrong}");
+    }
+}

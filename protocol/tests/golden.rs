@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use protocol::admin::{CreatedKey, FeedEvent, KeyView, NewKey, RepoChange, RepoView, Version, WorkerView};
+use protocol::artifact::Uploaded;
 use protocol::event::{EventsAccepted, StateEvent};
 use protocol::lease::LeaseEnded;
 use protocol::task::Page;
@@ -58,11 +59,12 @@ golden! {
     Report: "report-exited" "report-exited-nonzero" "report-signalled" "report-timeout" "report-idle-timeout"
         "report-cancelled" "report-oom" "report-cpu-limit" "report-disk-limit" "report-output-limit" "report-budget"
         "report-setup-failed" "report-confinement-unavailable" "report-policy-denied" "report-agent-error"
-        "report-push-failed";
+        "report-push-failed" "report-artifacts";
     Release: "release";
     LeaseEnded: "lease-ended";
     TaskRow: "task-row";
-    TaskView: "task-queued" "task-done" "task-failed";
+    TaskView: "task-queued" "task-done" "task-failed" "task-artifacts";
+    Uploaded: "uploaded";
     Page<TaskView>: "task-page" "task-page-last";
     NewKey: "new-key" "new-key-admin";
     KeyView: "key" "key-revoked";

@@ -12,6 +12,7 @@ use protocol::{LeaseGrant, Outcome, Report, Spec};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::artifacts::{self, Collected, Snapshot, Way};
 use crate::confinement::LEVEL;
 use crate::directory::{self, Directory};
 use crate::heartbeat::Heartbeat;
@@ -89,11 +90,17 @@ impl Attempt {
     async fn run(mut self) -> Ended {
         let started_at = Instant::now();
         let directory = self.prepare().await;
+        let before = match &directory {
+            Ok(directory) => Snapshot::take(directory.work()).await,
+            Err(_) => Snapshot::default(),
+        };
         let finished = match &directory {
             Ok(directory) => watch_over(&mut self, directory).await,
             Err(error) => Finished::setup_failed(format!("{error:#}")),
         };
-        let ended = self.finish(finished, started_at).await;
+        let wall = started_at.elapsed();
+        let collected = self.collect(before, &finished).await;
+        let ended = self.finish(finished, collected, wall).await;
         if let Ok(directory) = directory {
             self.clean_up(directory).await;
         }
@@ -105,7 +112,22 @@ impl Attempt {
         tokio::task::spawn_blocking(move || Directory::create(&worker.confinement.place(slot), &spec)).await?
     }
 
-    async fn finish(&mut self, finished: Finished, started_at: Instant) -> Ended {
+    /// Lists and uploads the files that came of it, as long as the lease allows.
+    async fn collect(&self, before: Snapshot, finished: &Finished) -> Collected {
+        if matches!(finished, Finished::GivenUp) || !self.heartbeat.is_valid() {
+            return Collected::default();
+        }
+        let way = Way {
+            client: Arc::clone(&self.worker.client),
+            lease: self.grant.lease,
+            validity: self.heartbeat.validity(),
+            give_up: self.give_up.clone(),
+            limit_bytes: self.worker.config.artifacts_limit,
+        };
+        artifacts::collect(before, way).await
+    }
+
+    async fn finish(&mut self, finished: Finished, collected: Collected, wall: Duration) -> Ended {
         let (task, lease) = (self.grant.task, self.grant.lease);
         let Finished::Ran { outcome, leftover, account, used, return_value } = finished else {
             if self.heartbeat.is_valid() {
@@ -122,7 +144,7 @@ impl Attempt {
             self.worker.stats.lost();
             return Ended::NotOurs;
         }
-        let wall_ms = u64::try_from(started_at.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let wall_ms = u64::try_from(wall.as_millis()).unwrap_or(u64::MAX);
         tracing::info!(%task, %lease, wall_ms, "task ended: {}", outcome.reason());
         self.worker.stats.ended(outcome.reason());
         let usage = Usage {
@@ -131,7 +153,8 @@ impl Attempt {
             peak_memory_bytes: used.peak_memory_bytes,
             source: used.source.into(),
         };
-        let report = Report { return_value, ..report(outcome, account, usage) };
+        let Collected { artifacts, skipped, .. } = collected;
+        let report = Report { return_value, artifacts, skipped, ..report(outcome, account, usage) };
         self.hand_in(report, *leftover).await;
         Ended::Done
     }
@@ -196,7 +219,7 @@ fn report(outcome: Outcome, account: Account, usage: Usage) -> Report {
 }
 
 /// Waits until the worker must leave. Safe to cancel.
-async fn must_leave(give_up: &mut watch::Receiver<bool>) {
+pub(crate) async fn must_leave(give_up: &mut watch::Receiver<bool>) {
     if give_up.wait_for(|leave| *leave).await.is_err() {
         std::future::pending::<()>().await;
     }

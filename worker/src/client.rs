@@ -4,8 +4,10 @@
 
 use std::time::Duration;
 
+use protocol::artifact::Uploaded;
 use protocol::event::EventsAccepted;
 use protocol::lease::LeaseEnded;
+use protocol::path::RelativePath;
 use protocol::{
     Code, EventBatch, LeaseGrant, LeaseId, LeaseRequest, PROTOCOL, PROTOCOL_HEADER, Problem, Release, Renew, Renewed,
     Report,
@@ -22,6 +24,8 @@ const CONNECT: Duration = Duration::from_secs(5);
 const CALL: Duration = Duration::from_secs(5);
 /// A report or a batch is written to disk over there before it is answered.
 const WRITE: Duration = Duration::from_secs(15);
+/// A way that carries less in a second is as good as none.
+const SLOWEST_UPLOAD_BYTES_S: u64 = 1 << 20;
 /// A lease with the largest spec, and room for a newer coordinator's additions.
 const MAX_ANSWER_BYTES: usize = 32 << 20;
 
@@ -106,6 +110,32 @@ impl Client {
     /// Sends events.
     pub(crate) async fn events(&self, lease: LeaseId, batch: &EventBatch) -> Answer<EventsAccepted> {
         self.answered(Method::POST, &format!("/v1/leases/{lease}/events"), batch, WRITE).await
+    }
+
+    /// Brings a file of so many bytes.
+    pub(crate) async fn upload(
+        &self,
+        lease: LeaseId,
+        path: &RelativePath,
+        size: u64,
+        body: reqwest::Body,
+    ) -> Answer<Uploaded> {
+        let not_a_url = |error: &dyn std::fmt::Display| CallError::NotUnderstood(error.to_string());
+        let mut url = reqwest::Url::parse(&format!("{}/v1/leases/{lease}/uploads", self.address.base))
+            .map_err(|error| not_a_url(&error))?;
+        url.query_pairs_mut().append_pair("path", path.as_str());
+        let request = self
+            .http
+            .post(url)
+            .timeout(WRITE + Duration::from_secs(size / SLOWEST_UPLOAD_BYTES_S))
+            .header(reqwest::header::AUTHORIZATION, self.bearer.clone())
+            .header(reqwest::header::CONTENT_TYPE, "application/octet-stream")
+            .header(reqwest::header::CONTENT_LENGTH, size)
+            .header(PROTOCOL_HEADER, PROTOCOL)
+            .body(body);
+        let answer = exchange(request).await.and_then(|(status, body)| understand(status, &body));
+        self.link.called(answer.as_ref().err());
+        answer?.ok_or_else(|| CallError::NotUnderstood("an upload was answered with nothing".into()))
     }
 
     /// Ends an attempt.

@@ -47,6 +47,9 @@ pub struct RunArgs {
     /// Keep the directories of attempts, to look into them
     #[arg(long, env = "CW_KEEP_ATTEMPTS")]
     pub keep_attempts: bool,
+    /// Bytes of files that are uploaded for one attempt; more are only listed
+    #[arg(long, env = "CW_ARTIFACTS_LIMIT", value_name = "SIZE", default_value = "100M", value_parser = protocol::unit::size_bytes)]
+    pub artifacts_limit: u64,
     /// The Python that runs python tasks [default: python3 of the system]
     #[arg(long, env = "CW_PYTHON", value_name = "PATH", value_parser = path())]
     pub python: Option<PathBuf>,
@@ -112,6 +115,8 @@ pub struct Config {
     pub http: Option<SocketAddr>,
     /// Whether directories of attempts stay.
     pub keep_attempts: bool,
+    /// Bytes of files that are uploaded for one attempt.
+    pub artifacts_limit: u64,
     /// The Python of python tasks, when it is not the system's.
     pub python: Option<PathBuf>,
     /// The node of javascript tasks, when it is not the system's.
@@ -142,6 +147,7 @@ impl Config {
             idle_exit: args.idle_exit,
             http: args.http.as_deref().filter(|text| !text.is_empty()).map(loopback).transpose()?,
             keep_attempts: args.keep_attempts,
+            artifacts_limit: args.artifacts_limit,
             python: args.python.clone().filter(|path| !path.as_os_str().is_empty()),
             node: args.node.clone().filter(|path| !path.as_os_str().is_empty()),
             ro_mounts: ro_mounts(&args.ro_mount)?,

@@ -1,7 +1,7 @@
 //! The worker: takes leases from a coordinator, runs each as a child process, reports how it ended.
 //!
 //! From the outside in: `config` and `signals` say what is wanted, `session` lives the worker's life, `attempt` tells the
-//! story of one lease with the help of `heartbeat`, `directory`, `language`, `process` and `output`, and `spool` brings
+//! story of one lease with the help of `heartbeat`, `directory`, `language`, `process`, `output` and `artifacts`, and `spool` brings
 //! the report home. `client` is the only one that speaks HTTP to the coordinator, `process` the only one that starts
 //! programs, each inside the walls of `confinement`.
 
@@ -13,6 +13,7 @@ use protocol::{WorkerId, WorkerInfo, WorkerState};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
+mod artifacts;
 mod attempt;
 mod client;
 mod clock;

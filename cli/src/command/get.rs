@@ -73,6 +73,8 @@ fn describe(task: &TaskView, why: Option<&Why>, now: Timestamp, out: &Output) ->
     rows.add("timeout", whole(task.spec.timeout_s()));
     add_times(&mut rows, task, now);
     rows.add_given("exit code", task.result.as_ref().and_then(|result| result.exit_code));
+    let artifacts = task.result.as_ref().map_or(0, |result| result.artifacts.len());
+    rows.add_given("artifacts", (artifacts > 0).then(|| format!("{artifacts} (cw artifacts {})", row.id)));
     rows.add_given("worker", row.worker);
     rows.add_given("session", row.session.as_ref());
     rows.add_given("labels", Some(labels(&row.labels)).filter(|labels| !labels.is_empty()));

@@ -18,6 +18,8 @@ use super::error::Refusal;
 
 /// A submission carries code and files.
 pub const MAX_SUBMISSION_BYTES: usize = 8 << 20;
+/// A report lists files.
+pub const MAX_REPORT_BYTES: usize = 1 << 20;
 /// Nothing else is large.
 pub const MAX_BODY_BYTES: usize = 64 << 10;
 
@@ -35,7 +37,7 @@ impl<const CAP: usize> FromRequest<Arc<App>> for Capped<CAP> {
 
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Refusal> {
         check_type(request.headers())?;
-        if is_too_long(request.headers(), CAP) {
+        if is_too_long(request.headers(), CAP as u64) {
             discard(request.into_body());
             return Err(too_large(CAP));
         }
@@ -94,14 +96,14 @@ fn check_type(headers: &HeaderMap) -> Result<(), Refusal> {
     Err(Refusal::new(Code::UnsupportedMediaType, "send the body as `Content-Type: application/json`"))
 }
 
-fn too_large(cap: usize) -> Refusal {
+pub(super) fn too_large(cap: impl std::fmt::Display) -> Refusal {
     Refusal::new(Code::TooLarge, format!("the body has over {cap} bytes"))
 }
 
 /// A body that says that it is too large is refused unread.
-fn is_too_long(headers: &HeaderMap, cap: usize) -> bool {
+pub(super) fn is_too_long(headers: &HeaderMap, cap: u64) -> bool {
     let length = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
-    length.is_some_and(|length| length > cap as u64)
+    length.is_some_and(|length| length > cap)
 }
 
 /// A body that trickles in keeps nobody waiting longer than `timeout`.
@@ -119,7 +121,7 @@ async fn read(mut body: Body, cap: usize, timeout: Duration) -> Result<Bytes, Re
 
 /// Lets a refused body flow into nothing for a moment, after the answer: a client that still sends into a closed connection
 /// would see only that it broke.
-fn discard(body: Body) {
+pub(super) fn discard(body: Body) {
     const MOST_BYTES: usize = 64 << 20;
     const MOMENT: Duration = Duration::from_secs(2);
     tokio::spawn(tokio::time::timeout(MOMENT, async move {

@@ -42,12 +42,17 @@ impl From<StoreError> for Refusal {
                 refusal
             }
             StoreError::BadEvent(_) => Self::new(Code::InvalidField, detail),
-            StoreError::TooManyEvents => Self::new(Code::TooLarge, detail),
+            StoreError::TooManyEvents | StoreError::TooManyUploads => Self::new(Code::TooLarge, detail),
             StoreError::IdempotencyMismatch => Self::new(Code::IdempotencyMismatch, detail),
-            StoreError::DiskFull => Self::new(
-                Code::DiskFull,
-                "the coordinator's disk is full: nothing was changed; free some space and try again",
-            ),
+            StoreError::DiskFull => disk_full(),
+            StoreError::Objects(error) if error.kind() == std::io::ErrorKind::StorageFull => disk_full(),
+            StoreError::Objects(_) => {
+                tracing::error!(error = detail, "the object store failed");
+                Self::new(
+                    Code::Internal,
+                    "the coordinator's object store failed; its log says more under this request_id",
+                )
+            }
             StoreError::Closed => Self::new(Code::Unavailable, "the coordinator is stopping; try again in a moment"),
             StoreError::Database(_) | StoreError::Corrupt(_) => {
                 tracing::error!(error = detail, "the database failed");
@@ -55,6 +60,10 @@ impl From<StoreError> for Refusal {
             }
         }
     }
+}
+
+fn disk_full() -> Refusal {
+    Refusal::new(Code::DiskFull, "the coordinator's disk is full: nothing was changed; free some space and try again")
 }
 
 impl IntoResponse for Refusal {

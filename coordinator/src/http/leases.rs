@@ -9,11 +9,11 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use protocol::event::EventsAccepted;
 use protocol::lease::{LeaseEnded, LeaseRequest, Release, Renew, Renewed};
-use protocol::{EventBatch, LeaseId, Report};
+use protocol::{EventBatch, LeaseId};
 
 use super::App;
 use super::auth::Caller;
-use super::body::{InPath, Message, valid};
+use super::body::{Capped, InPath, MAX_REPORT_BYTES, Message, decode, valid};
 use super::error::Refusal;
 use crate::lifecycle::Holder;
 
@@ -38,7 +38,7 @@ pub(super) async fn lease(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-fn holder(caller: &Caller, lease: LeaseId) -> Answer<Holder> {
+pub(super) fn holder(caller: &Caller, lease: LeaseId) -> Answer<Holder> {
     caller.holder()?;
     Ok(Holder { lease, key: caller.key.id })
 }
@@ -69,9 +69,9 @@ pub(super) async fn report(
     State(app): State<Arc<App>>,
     caller: Caller,
     InPath(id): InPath<LeaseId>,
-    Message(report): Message<Report>,
+    Capped(body): Capped<MAX_REPORT_BYTES>,
 ) -> Answer<Json<LeaseEnded>> {
-    Ok(Json(app.queue.report(holder(&caller, id)?, report).await?))
+    Ok(Json(app.queue.report(holder(&caller, id)?, decode(&body)?).await?))
 }
 
 /// `POST /v1/leases/{id}/release`

@@ -4,6 +4,7 @@
 //! keeps others out.
 
 mod admin;
+mod artifacts;
 mod events;
 mod prune;
 mod read;
@@ -16,11 +17,13 @@ mod submit;
 mod verbs;
 mod writer;
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use protocol::admin::{KeyView, RepoChange, RepoView};
+use protocol::path::RelativePath;
 use protocol::{KeyId, RepoName, TaskId, Timestamp, WorkerEvent, WorkerId};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
@@ -28,7 +31,8 @@ use rusqlite::{Connection, OpenFlags};
 use super::migrate::{STEPS, migrate};
 use super::types::{
     Appended, Ask, Durability, Filter, Kept, Leased, ListedTask, NewTask, Notice, OutputPart, Prune, StoreError,
-    StoredEvent, StoredTask, StoredWorker, Submitted, Target, TaskEvents, Ttls, Updated, WaitingFacts,
+    StoredArtifact, StoredEvent, StoredTask, StoredWorker, Submitted, Target, TaskEvents, Ttls, Updated, Upload,
+    Uploads, WaitingFacts,
 };
 use crate::clock::Now;
 use crate::key::KeyHash;
@@ -124,6 +128,30 @@ impl Sqlite {
 
     pub(super) async fn output(&self, part: OutputPart) -> Result<Vec<(u64, Vec<u8>)>> {
         self.readers.run(move |db| events::output(db, part)).await
+    }
+
+    pub(super) async fn uploads(&self, holder: Holder, path: RelativePath) -> Result<Uploads> {
+        self.readers.run(move |db| artifacts::uploads(db, holder, &path)).await
+    }
+
+    pub(super) async fn keep_upload(&self, holder: Holder, upload: Upload, limit: u64) -> Result<Option<String>> {
+        self.writer.run(Durability::Process, move |db| artifacts::keep(db, holder, &upload, limit)).await
+    }
+
+    pub(super) async fn artifact(&self, id: TaskId, path: RelativePath) -> Result<Option<StoredArtifact>> {
+        self.readers.run(move |db| artifacts::find(db, id, &path)).await
+    }
+
+    pub(super) async fn has_dead_uploads(&self) -> Result<bool> {
+        self.readers.run(artifacts::has_dead).await
+    }
+
+    pub(super) async fn drop_dead_uploads(&self) -> Result<Vec<String>> {
+        self.writer.run(Durability::Power, artifacts::drop_dead).await
+    }
+
+    pub(super) async fn named(&self, blobs: Vec<String>) -> Result<HashSet<String>> {
+        self.readers.run(move |db| artifacts::named(db, &blobs)).await
     }
 
     pub(super) async fn waiting(&self, id: TaskId) -> Result<WaitingFacts> {

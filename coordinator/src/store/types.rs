@@ -1,5 +1,6 @@
 //! What the store is asked and what it answers.
 
+use protocol::path::RelativePath;
 use protocol::{
     LeaseGrant, LeaseId, RepoName, Report, SessionName, Spec, TaskId, TaskRow, TaskState, Timestamp, WorkerId,
     WorkerInfo,
@@ -33,6 +34,12 @@ pub enum StoreError {
     /// The lease added more events than it may.
     #[error("the lease added more events than it may")]
     TooManyEvents,
+    /// The lease uploaded more files, or more bytes of them, than it may.
+    #[error("the lease uploaded more files, or more bytes of them, than it may")]
+    TooManyUploads,
+    /// The object store failed.
+    #[error("the object store failed: {0}")]
+    Objects(#[from] std::io::Error),
     /// The idempotency key was used with another request.
     #[error("the idempotency key was used with another request")]
     IdempotencyMismatch,
@@ -227,6 +234,36 @@ pub struct StoredEvent {
     pub kind: &'static str,
     /// The `data:` of a stream, JSON.
     pub data: String,
+}
+
+/// What a lease uploaded.
+pub struct Uploads {
+    /// So many files.
+    pub count: u64,
+    /// Their bytes in all.
+    pub bytes: u64,
+}
+
+/// A file that a lease uploaded.
+pub struct Upload {
+    /// Where it was.
+    pub path: RelativePath,
+    /// The blob that has its bytes.
+    pub blob: String,
+    /// How many these are.
+    pub size: u64,
+    /// Their SHA-256, in hexadecimal.
+    pub sha256: String,
+}
+
+/// A published file of a task.
+pub struct StoredArtifact {
+    /// The blob that has its bytes.
+    pub blob: String,
+    /// How many these are.
+    pub size: u64,
+    /// Their SHA-256, in hexadecimal.
+    pub sha256: String,
 }
 
 /// Events of a task, a page of them.

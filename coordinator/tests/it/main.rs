@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test whose set-up fails must fail")]
 
 mod answer;
+mod artifacts;
 mod bodies;
 mod connections;
 mod durability;

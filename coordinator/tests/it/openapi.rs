@@ -24,7 +24,7 @@ fn served() -> BTreeSet<String> {
         let (path, rest) = route.split_once('"').unwrap();
         let handlers = rest.split("\n").next().unwrap();
         for method in METHODS.iter().filter(|method| handlers.contains(&format!("{method}("))) {
-            routes.insert(format!("{} {path}", method.to_uppercase()));
+            routes.insert(format!("{} {}", method.to_uppercase(), path.replace("{*", "{")));
         }
     }
     routes
@@ -157,6 +157,7 @@ fn schema_of(name: &str) -> Option<&'static str> {
         ("state-event", Some("StateEvent")),
         ("feed-event", Some("FeedEvent")),
         ("version", Some("Version")),
+        ("uploaded", Some("Uploaded")),
     ];
     by_beginning
         .into_iter()
@@ -180,6 +181,7 @@ async fn what_is_really_answered_fits_its_schema() {
     fits("Renewed", &lease.renew(0).await.ok());
     fits("EventsAccepted", &lease.events(json!([crate::worker::output(1, "stdout", "x")])).await.ok());
     fits("Why", &on.why(&lease.task).await);
+    fits("Uploaded", &lease.upload("output/a.txt", b"abc").await.ok());
     fits("LeaseEnded", &lease.exit(1).await.ok());
     fits("TaskView", &on.done(&lease.task).await);
     fits("TaskPage", &on.get("/v1/tasks").await.ok());

@@ -119,6 +119,19 @@ impl Lease {
         self.worker.say(Method::POST, &self.path("events"), &json!({"events": events})).await
     }
 
+    /// Brings a file.
+    pub(crate) async fn upload(&self, path: &str, bytes: &[u8]) -> Answer {
+        self.upload_with(&[("path", path)], bytes).await
+    }
+
+    /// Brings a file with this query.
+    pub(crate) async fn upload_with(&self, query: &[(&str, &str)], bytes: &[u8]) -> Answer {
+        let mut url = reqwest::Url::parse(&format!("{}{}", self.worker.url, self.path("uploads"))).unwrap();
+        url.query_pairs_mut().extend_pairs(query);
+        let request = self.worker.http.post(url).bearer_auth(&self.worker.key).timeout(DEADLINE);
+        Answer::read(request.body(bytes.to_vec()).send().await.unwrap()).await
+    }
+
     /// The same lease in the hands of another key.
     pub(crate) fn stolen_by(&self, key: &str) -> Self {
         let mut thief = self.clone();

@@ -1,5 +1,6 @@
 //! The real binaries together: what the product must do, and what it must withstand.
 
+mod artifacts;
 mod clock;
 mod crash;
 mod disk;

@@ -42,3 +42,32 @@ fn a_database_of_a_newer_program_is_refused() {
     let error = migrate(&mut db, &path, &[ONE]).unwrap_err().to_string();
     assert!(error.contains("schema 2") && error.contains("newer cw-coordinator"), "{error}");
 }
+
+#[tokio::test]
+async fn a_queue_of_the_first_schema_is_still_read_and_takes_files() {
+    use protocol::TaskId;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("queue.db");
+    let mut db = Connection::open(&path).unwrap();
+    migrate(&mut db, &path, &super::STEPS[..1]).unwrap();
+    let id = TaskId::new(1, 1);
+    db.execute("INSERT INTO repos (id, name) VALUES (1, 'a')", []).unwrap();
+    db.execute(
+        "INSERT INTO tasks (id, repo, priority, needs, is_agent, writes, max_attempts, event_budget, state, created_at, \
+         finished_at, reason) VALUES (?1, 1, 2, 'python', 0, 0, 3, 1000, 2, 5, 6, 'ok')",
+        [id.to_bytes()],
+    )
+    .unwrap();
+    let spec = r#"{"repo": "a", "run": {"kind": "python", "code": "x"}}"#;
+    db.execute("INSERT INTO specs (task, brief, full) VALUES (1, ?1, ?1)", [spec]).unwrap();
+    db.execute("INSERT INTO results (task, json) VALUES (1, '{\"artifacts\": []}')", []).unwrap();
+    drop(db);
+    let store = crate::store::sqlite::Sqlite::open(&path).unwrap();
+    let store = crate::store::Store::Sqlite(store);
+    let task = store.task(id).await.unwrap().unwrap();
+    assert_eq!(task.result.unwrap().get(), "{\"artifacts\": []}");
+    assert!(store.artifact(id, "x".parse().unwrap()).await.unwrap().is_none());
+    assert!(!store.has_dead_uploads().await.unwrap());
+    assert!(dir.path().join("queue.before-2.db").exists());
+    store.close().await;
+}

@@ -45,6 +45,7 @@ fn old_tasks(db: &Connection, before: i64) -> Result<u64, StoreError> {
         labels(db, *seq)?;
         for sql in [
             "DELETE FROM events WHERE task = ?1",
+            "DELETE FROM artifacts WHERE task = ?1",
             "DELETE FROM results WHERE task = ?1",
             "DELETE FROM specs WHERE task = ?1",
             "DELETE FROM tasks WHERE seq = ?1",

@@ -5,6 +5,7 @@ use protocol::outcome::StreamBytes;
 use protocol::{Report, Stream, TaskResult};
 use rusqlite::Connection;
 
+use super::artifacts;
 use super::events::stream_column;
 use super::row::Stored;
 use crate::store::types::StoreError;
@@ -18,6 +19,7 @@ pub(super) fn save(db: &Connection, stored: &Stored, report: Option<&Report>) ->
     let dropped = report.map(|report| report.dropped_bytes).unwrap_or_default();
     let stdout = ends(db, stored, Stream::Stdout, (written.stdout, dropped.stdout))?;
     let stderr = ends(db, stored, Stream::Stderr, (written.stderr, dropped.stderr))?;
+    let artifacts = report.map_or_else(|| Ok(Vec::new()), |report| artifacts::publish(db, stored, report))?;
     let outcome = report.map(|report| &report.outcome);
     let result = TaskResult {
         exit_code: outcome.and_then(protocol::Outcome::exit_code),
@@ -30,7 +32,8 @@ pub(super) fn save(db: &Connection, stored: &Stored, report: Option<&Report>) ->
         return_value: report.and_then(|report| report.return_value.clone()),
         usage: report.and_then(|report| report.usage.clone()),
         confinement: report.and_then(|report| report.confinement.clone()),
-        artifacts: Vec::new(),
+        skipped: report.map(|report| artifacts::skipped(report, &artifacts)).unwrap_or_default(),
+        artifacts,
         published: None,
     };
     let json = serde_json::to_string(&result).map_err(|error| StoreError::Corrupt(error.to_string()))?;

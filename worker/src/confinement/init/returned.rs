@@ -8,7 +8,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use super::super::wire::Returned;
 
 /// The largest return value that is kept, in bytes.
-pub(crate) const MAX_RETURN_BYTES: usize = 1 << 20;
+pub(crate) const MAX_RETURN_BYTES: usize = 512 << 10;
 
 /// Our end of the pipe, and what came over it.
 pub(super) struct ReturnPipe {

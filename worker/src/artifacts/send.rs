@@ -1,0 +1,93 @@
+//! Reads a file once, from one descriptor: each piece is summed up and, as long as somebody takes it, sent.
+
+use std::fs;
+use std::io::{self, Read as _};
+
+use sha2::{Digest as _, Sha256};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+
+use super::Way;
+use super::changed::File;
+use super::walk::{self, Mark};
+use crate::client::CallError;
+
+const PIECE_BYTES: usize = 64 << 10;
+/// Pieces that may wait for the network.
+const PIECES: usize = 4;
+
+type Piece = io::Result<Vec<u8>>;
+
+/// What a file holds.
+pub(super) struct Sum {
+    pub(super) size: u64,
+    pub(super) sha256: String,
+}
+
+/// What became of a file.
+pub(super) struct Sent {
+    pub(super) sum: io::Result<Sum>,
+    pub(super) uploaded: Result<(), CallError>,
+}
+
+/// Sums up a file.
+pub(super) async fn read_only(file: File, way: &Way) -> Sent {
+    Sent { sum: read(file, way.clone(), None).await, uploaded: Ok(()) }
+}
+
+/// Sums up a file while it is uploaded.
+pub(super) async fn read_and_send(file: File, way: &Way) -> Sent {
+    let (path, size) = (file.path.clone(), file.size);
+    let (pieces, body) = mpsc::channel(PIECES);
+    let reading = read(file, way.clone(), Some(pieces));
+    let body = reqwest::Body::wrap_stream(ReceiverStream::new(body));
+    let (sum, uploaded) = tokio::join!(reading, way.client.upload(way.lease, &path, size, body));
+    Sent { sum, uploaded: uploaded.map(drop) }
+}
+
+async fn read(file: File, way: Way, pieces: Option<mpsc::Sender<Piece>>) -> io::Result<Sum> {
+    let read = move || {
+        let (opened, mark) = walk::open(&file.work, file.path.as_str())?;
+        sum_up(opened, (file.mark, mark), &way, pieces)
+    };
+    tokio::task::spawn_blocking(read).await.map_err(io::Error::from).flatten()
+}
+
+/// Reads exactly what the file had when it was found. An upload that lacks some of it breaks off over there.
+fn sum_up(
+    opened: fs::File,
+    (found, mark): (Mark, Mark),
+    way: &Way,
+    mut pieces: Option<mpsc::Sender<Piece>>,
+) -> io::Result<Sum> {
+    if found != mark {
+        return Err(io::Error::other("it changed while it was looked at"));
+    }
+    let mut rest = opened.take(mark.size);
+    let (mut sum, mut size) = (Sha256::new(), 0);
+    loop {
+        let mut piece = Vec::with_capacity(PIECE_BYTES);
+        (&mut rest).take(PIECE_BYTES as u64).read_to_end(&mut piece)?;
+        if piece.is_empty() {
+            break;
+        }
+        if !way.is_open() {
+            return Err(io::Error::other("the lease is over"));
+        }
+        sum.update(&piece);
+        size += piece.len() as u64;
+        // Once nobody takes them, the sum still needs the rest.
+        pieces = pieces.filter(|pieces| pieces.blocking_send(Ok(piece)).is_ok());
+    }
+    Ok(Sum { size, sha256: hexadecimal(&sum.finalize()) })
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    let mut text = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        // cannot fail: a text takes everything
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
