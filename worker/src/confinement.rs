@@ -57,6 +57,8 @@ pub(crate) const INIT: &str = "/run/cw/init";
 pub(crate) struct Policy {
     /// The bubblewrap to use.
     pub(crate) bwrap: PathBuf,
+    /// Where `enter` mounts the attempt's directory for bubblewrap.
+    pub(crate) staging: &'static str,
     /// The first of the uids that a root worker gives its slots; none when the worker is not root.
     pub(crate) first_uid: Option<u32>,
     /// Directories that tasks may read beside the system's.
@@ -75,6 +77,8 @@ pub(crate) struct Plan {
 pub(crate) struct Enter {
     /// The attempt's directory: its parts are what bubblewrap mounts.
     pub(crate) directory: PathBuf,
+    /// Where bubblewrap takes them from.
+    pub(crate) staging: PathBuf,
     /// The slot's user, when the worker is root.
     pub(crate) uid: Option<u32>,
     /// The cgroups to join.
@@ -141,6 +145,8 @@ impl Confinement {
         };
         let policy = Policy {
             bwrap: probe::find_bwrap(PATH)?,
+            staging: mounts::staging(&config.ro_mounts)
+                .context("no directory such as /mnt or /srv is free to mount on: leave one out of --ro-mount")?,
             first_uid: rustix::process::getuid().is_root().then_some(config.task_uid),
             ro_mounts: config.ro_mounts.clone(),
         };
@@ -168,6 +174,7 @@ impl Confinement {
         limits.in_cgroup = cgroup.is_some();
         let enter = Enter {
             directory: directory.path().to_path_buf(),
+            staging: self.policy.staging.into(),
             uid: self.policy.uid(slot),
             cgroups: cgroup.as_ref().map(|cgroup| cgroup.directories().to_vec()).unwrap_or_default(),
             bwrap: mounts::arguments(&self.policy, &self.system, limits.memory_bytes / 2),

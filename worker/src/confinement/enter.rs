@@ -7,7 +7,7 @@
 
 use std::convert::Infallible;
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -18,7 +18,6 @@ use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid};
 use rustix::mount::{MountPropagationFlags, mount_bind_recursive, mount_change};
 use rustix::process::{DumpableBehavior, getgid, getuid, set_dumpable_behavior};
 
-use super::mounts::STAGING;
 use super::wire::{self, Note};
 use super::{Enter, apply};
 
@@ -44,7 +43,8 @@ fn enter() -> anyhow::Result<Infallible> {
     }
     leave_namespaces().context("cannot make user, mount and network namespaces")?;
     apply::raise_loopback().context("cannot raise the loopback interface")?;
-    mount_bind_recursive(".", STAGING).with_context(|| format!("cannot mount the attempt's directory at {STAGING}"))?;
+    mount_bind_recursive(".", &plan.staging)
+        .with_context(|| format!("cannot mount the attempt's directory at {}", plan.staging.display()))?;
     std::env::set_current_dir("/")?;
     let (program, arguments) = plan.bwrap.split_first().context("no bubblewrap in the plan")?;
     let error = Command::new(program).args(arguments).env_clear().exec();
@@ -75,7 +75,12 @@ fn leave_namespaces() -> anyhow::Result<()> {
 /// Lets one user of the parent namespace be `inside` in this one.
 pub(super) fn map_user(inside: &str, uid: u32, gid: u32) -> io::Result<()> {
     let proc = Path::new("/proc/self");
-    fs::write(proc.join("setgroups"), "deny")?;
+    match fs::File::options().write(true).open(proc.join("setgroups")) {
+        Ok(mut file) => file.write_all(b"deny")?,
+        // gVisor has no such file, and lets groups be mapped without it.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
     fs::write(proc.join("uid_map"), format!("{inside} {uid} 1"))?;
     fs::write(proc.join("gid_map"), format!("{inside} {gid} 1"))
 }

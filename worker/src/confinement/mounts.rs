@@ -5,8 +5,14 @@ use std::path::{Path, PathBuf};
 
 use super::{HOME, INIT, Policy, TASK, TEMPORARY, WORK};
 
-/// Where `enter` mounts the attempt's directory, for bubblewrap to take it from. Every system has it: bubblewrap needs it.
-pub(crate) const STAGING: &str = "/tmp";
+/// Where `enter` can mount the attempt's directory, for bubblewrap to take it from: whatever is there is hidden meanwhile.
+const STAGINGS: &[&str] = &["/mnt", "/media", "/srv", "/var/tmp", "/tmp"];
+
+/// The first of them that is there and hides nothing that tasks may read.
+pub(crate) fn staging(ro_mounts: &[PathBuf]) -> Option<&'static str> {
+    let hides = |staging: &Path| ro_mounts.iter().any(|mount| mount.starts_with(staging));
+    STAGINGS.iter().copied().find(|staging| Path::new(staging).is_dir() && !hides(Path::new(staging)))
+}
 
 /// Files of /etc that programs need and that hold no secret. Users, hosts and names are the task's own.
 const ETC: &[&str] = &[
@@ -45,6 +51,7 @@ pub(crate) const SYSTEM: &[&str] = &["/usr", "/bin", "/sbin", "/lib", "/lib32", 
 
 /// The arguments that come before the program's name.
 pub(crate) fn arguments(policy: &Policy, system: &[System], shared_memory_bytes: u64) -> Vec<String> {
+    let staging = policy.staging;
     let mut args = Arguments(vec![policy.bwrap.display().to_string()]);
     args.add("--unshare-pid --unshare-ipc --unshare-uts --die-with-parent --new-session --as-pid-1");
     args.add("--cap-drop ALL --cap-add CAP_SETFCAP --cap-add CAP_DAC_READ_SEARCH --hostname task");
@@ -61,17 +68,17 @@ pub(crate) fn arguments(policy: &Policy, system: &[System], shared_memory_bytes:
         args.mount("--ro-bind-try", &path, &path);
     }
     for name in ["passwd", "group", "hosts", "nsswitch.conf"] {
-        args.mount("--ro-bind", &format!("{STAGING}/etc/{name}"), &format!("/etc/{name}"));
+        args.mount("--ro-bind", &format!("{staging}/etc/{name}"), &format!("/etc/{name}"));
     }
+    args.mount("--bind", &format!("{staging}/work"), WORK);
+    args.mount("--bind", &format!("{staging}/home"), HOME);
+    args.mount("--ro-bind", &format!("{staging}/task"), TASK);
+    args.mount("--ro-bind", &format!("{staging}/init"), INIT);
+    args.mount("--bind", &format!("{staging}/tmp"), TEMPORARY);
     for path in &policy.ro_mounts {
         let path = path.display().to_string();
         args.mount("--ro-bind", &path, &path);
     }
-    args.mount("--bind", &format!("{STAGING}/work"), WORK);
-    args.mount("--bind", &format!("{STAGING}/home"), HOME);
-    args.mount("--ro-bind", &format!("{STAGING}/task"), TASK);
-    args.mount("--ro-bind", &format!("{STAGING}/init"), INIT);
-    args.mount("--bind", &format!("{STAGING}/tmp"), TEMPORARY);
     args.add("--remount-ro /");
     args.mount("--chdir", WORK, INIT);
     args.add("init");

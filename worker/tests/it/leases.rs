@@ -99,7 +99,7 @@ fn one_renewal_that_hangs_or_fails_does_not_cost_the_task() {
     let (bench, peer) = (Bench::new(), Peer::start());
     peer.ttl_s(12);
     let _worker = bench.worker(&peer, &[]);
-    let gate = bench.home.path().join("gate");
+    let gate = bench.gate();
     let lease = peer.shell(&format!("echo begun; while ! [ -e {} ]; do sleep 0.05; done", gate.display()));
     peer.wait_for_output(&lease, "begun");
     peer.fault("/renew", 1, Fault::Hang);
@@ -116,7 +116,7 @@ fn a_worker_that_was_frozen_past_its_lease_publishes_nothing() {
     let (bench, peer) = (Bench::new(), Peer::start());
     peer.ttl_s(2);
     let worker = bench.worker(&peer, &["--slots", "1"]);
-    let (token, gate) = (token(), bench.home.path().join("gate"));
+    let (token, gate) = (token(), bench.gate());
     let ends = peer.shell(&format!("echo begun; while ! [ -e {} ]; do sleep 0.02; done; echo late", gate.display()));
     peer.wait_for_output(&ends, "begun");
     worker.signal(Signal::STOP);

@@ -18,7 +18,7 @@ fn resident_kib(pid: Pid) -> u64 {
 fn output_arrives_while_the_task_runs() {
     let (bench, peer) = (Bench::new(), Peer::start());
     let _worker = bench.worker(&peer, &[]);
-    let gate = bench.home.path().join("gate");
+    let gate = bench.gate();
     let lease = peer.python(&format!(
         "import os, time\nprint('first')\nwhile not os.path.exists('{}'): time.sleep(0.02)\nprint('second')",
         gate.display()
@@ -135,7 +135,7 @@ fn events_whose_answer_is_lost_are_not_doubled() {
 fn after_a_gap_events_go_on_from_the_expected_number() {
     let (bench, peer) = (Bench::new(), Peer::start());
     let _worker = bench.worker(&peer, &[]);
-    let gate = bench.home.path().join("gate");
+    let gate = bench.gate();
     let lease = peer.shell(&format!(
         "echo one; sleep 0.2; echo two; while ! [ -e {} ]; do sleep 0.02; done; echo three",
         gate.display()

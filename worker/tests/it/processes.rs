@@ -261,7 +261,7 @@ fn a_stopped_supervisor_does_not_outlive_the_worker_however_it_leaves() {
 fn slots_run_side_by_side_and_no_more_than_there_are() {
     let (bench, peer) = (Bench::new(), Peer::start());
     let _worker = bench.worker(&peer, &["--slots", "2"]);
-    let gate = bench.home.path().join("gate");
+    let gate = bench.gate();
     let code = format!("echo up; while ! [ -e {} ]; do sleep 0.02; done", gate.display());
     let leases = [peer.shell(&code), peer.shell(&code), peer.shell(&code)];
     peer.wait_for_output(&leases[0], "up");

@@ -1,6 +1,7 @@
 //! A worker under test, and what it leaves on the machine.
 
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
@@ -28,7 +29,16 @@ impl Bench {
     pub(crate) fn new() -> Self {
         let home = tempfile::tempdir().unwrap();
         std::fs::write(home.path().join("key"), format!("{KEY}\n")).unwrap();
+        std::fs::create_dir(home.path().join("shared")).unwrap();
+        for open in [home.path().to_path_buf(), home.path().join("shared")] {
+            std::fs::set_permissions(open, std::fs::Permissions::from_mode(0o755)).unwrap();
+        }
         Self { home }
+    }
+
+    /// A file that tasks see once it is there.
+    pub(crate) fn gate(&self) -> PathBuf {
+        self.home.path().join("shared/gate")
     }
 
     pub(crate) fn state(&self) -> PathBuf {
@@ -39,6 +49,7 @@ impl Bench {
         let mut command = Command::new(env!("CARGO_BIN_EXE_cw-worker"));
         command.arg("run").args(args).env_clear();
         command.env("CW_COORDINATOR", url).env("CW_REPO", "rhizome").env("CW_STATE_DIR", self.state());
+        command.env("CW_RO_MOUNT", self.home.path().join("shared"));
         command.env("CW_KEY_FILE", self.home.path().join("key")).env("SECRET_OF_THE_HOST", "must not be seen");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         command

@@ -12,7 +12,7 @@ use crate::run::{Bench, Running, processes, token, wait_for_processes};
 fn term_lets_running_tasks_finish_and_takes_no_more() {
     let (bench, peer) = (Bench::new(), Peer::start());
     let mut worker = bench.worker(&peer, &[]);
-    let gate = bench.home.path().join("gate");
+    let gate = bench.gate();
     let lease = peer.shell(&format!("echo up; while ! [ -e {} ]; do sleep 0.02; done; echo done", gate.display()));
     peer.wait_for_output(&lease, "up");
     worker.signal(Signal::TERM);

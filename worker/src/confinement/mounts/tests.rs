@@ -2,7 +2,7 @@ use super::*;
 
 fn planned() -> String {
     let policy =
-        Policy { bwrap: "/usr/bin/bwrap".into(), first_uid: None, ro_mounts: vec!["/opt/venv".into()] };
+        Policy { bwrap: "/usr/bin/bwrap".into(), staging: "/mnt", first_uid: None, ro_mounts: vec!["/opt/venv".into()] };
     let system = [System::Directory("/usr"), System::Link("/bin", "usr/bin".into())];
     arguments(&policy, &system, 64).join(" ")
 }
@@ -26,9 +26,16 @@ fn only_the_tasks_own_directories_are_writable() {
 fn the_machines_users_and_names_are_not_shown() {
     let planned = planned();
     for own in ["passwd", "group", "hosts", "nsswitch.conf"] {
-        assert!(planned.contains(&format!("--ro-bind {STAGING}/etc/{own} /etc/{own}")), "{own}: {planned}");
+        assert!(planned.contains(&format!("--ro-bind /mnt/etc/{own} /etc/{own}")), "{own}: {planned}");
     }
     for hidden in ["shadow", "resolv.conf", "/root", "--bind /etc", "ssl/private"] {
         assert!(!planned.contains(hidden), "{hidden}: {planned}");
     }
+}
+
+#[test]
+fn the_staging_place_hides_nothing_that_tasks_may_read() {
+    let first = staging(&[]).unwrap();
+    let other = staging(&[Path::new(first).join("venv")]).unwrap();
+    assert_ne!(first, other);
 }
