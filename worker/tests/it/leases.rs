@@ -12,15 +12,14 @@ use crate::run::{Bench, Running, eventually, processes, token, wait_for_processe
 fn the_first_act_is_a_renewal_and_without_it_nothing_is_started() {
     let (bench, peer) = (Bench::new(), Peer::start());
     let _worker = bench.worker(&peer, &["--slots", "1"]);
-    let flag = bench.home.path().join("flag");
     peer.fault("/renew", 1, Fault::Answer(409, problem(409, "lease_lost")));
-    let lost = peer.shell(&format!("touch {}", flag.display()));
+    let lost = peer.shell("echo begun");
     let next = peer.shell("true");
     peer.report(&next);
     let about: Vec<_> = peer.requests().into_iter().filter(|request| request.path.contains(&lost)).collect();
     assert_eq!(about.len(), 1, "{about:?}");
     assert!(about[0].path.ends_with("/renew") && about[0].body["wait_s"] == 0);
-    assert!(!flag.exists());
+    assert_eq!(peer.stdout(&lost), "");
 }
 
 #[test]
@@ -148,8 +147,10 @@ fn a_spec_that_is_not_understood_is_given_back_as_unsupported() {
     let unknown = peer.task(json!({"run": {"kind": "shell", "code": "true"}, "gpu": 1}));
     let reason = peer.release(&unknown)["reason"].as_str().unwrap().to_owned();
     assert!(reason.starts_with("unsupported: gpu"), "{reason}");
-    let limited = peer.task(json!({"run": {"kind": "shell", "code": "true"}, "limits": {"memory_bytes": 1}}));
-    assert_eq!(peer.release(&limited)["reason"], "unsupported: this worker does not offer limits");
+    let session = peer.task(json!({"run": {"kind": "shell", "code": "true"}, "session": "s"}));
+    assert_eq!(peer.release(&session)["reason"], "unsupported: this worker does not offer session");
+    let unproved = peer.task(json!({"run": {"kind": "shell", "code": "true"}, "requires": ["vm"]}));
+    assert_eq!(peer.release(&unproved)["reason"], "unsupported: this worker does not offer confinement:vm");
     let agent = peer.task(json!({"run": {"kind": "agent", "agent": "claude", "prompt": "hi"}}));
     assert_eq!(peer.release(&agent)["reason"], "unsupported: this worker does not offer agent:claude");
 }

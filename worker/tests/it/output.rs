@@ -98,15 +98,11 @@ fn a_slow_coordinator_holds_the_task_back_instead_of_filling_the_worker() {
     let (bench, peer) = (Bench::new(), Peer::start());
     let worker = bench.worker(&peer, &[]);
     peer.fault("/events", 1_000_000, Fault::Answer(503, problem(503, "unavailable")));
-    let mark = bench.home.path().join("written");
-    let code = format!(
-        "import sys\nout = open('{}', 'w')\nfor i in range(640):\n sys.stdout.write('x' * 65536); out.write('.'); out.flush()",
-        mark.display()
-    );
+    let code = "import sys\nout = open('written', 'w')\nfor i in range(640):\n sys.stdout.write('x' * 65536); out.write('.'); out.flush()";
     let lease = peer.task(
         json!({"run": {"kind": "python", "code": code}, "timeout_s": 120, "limits": {"output_bytes": 100_000_000u64}}),
     );
-    let written = || std::fs::metadata(&mark).map_or(0, |file| file.len());
+    let written = || bench.in_attempt("work/written").map_or(0, |text| text.len());
     eventually("the task is held back", || {
         let before = written();
         let since = Instant::now();

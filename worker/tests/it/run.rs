@@ -72,6 +72,12 @@ impl Bench {
         files
     }
 
+    /// A file of the one attempt that runs.
+    pub(crate) fn in_attempt(&self, file: &str) -> Option<String> {
+        let mut attempts = std::fs::read_dir(self.state().join("attempts")).ok()?;
+        attempts.find_map(|attempt| std::fs::read_to_string(attempt.ok()?.path().join(file)).ok())
+    }
+
     pub(crate) fn attempts(&self) -> usize {
         std::fs::read_dir(self.state().join("attempts")).map_or(0, Iterator::count)
     }
