@@ -209,13 +209,7 @@ impl Attempt {
 
 fn report(outcome: Outcome, account: Account, usage: Usage) -> Report {
     let Account { written: written_bytes, dropped: dropped_bytes } = account;
-    Report {
-        written_bytes,
-        dropped_bytes,
-        usage: Some(usage),
-        confinement: Some(LEVEL.into()),
-        ..Report::new(outcome)
-    }
+    Report { written_bytes, dropped_bytes, usage: Some(usage), confinement: Some(LEVEL.into()), ..Report::new(outcome) }
 }
 
 /// Waits until the worker must leave. Safe to cancel.

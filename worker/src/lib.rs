@@ -85,9 +85,9 @@ impl Worker {
         let family = Arc::new(process::Family::found().context("cannot become a reaper of processes")?);
         let confinement = confinement::Confinement::found(&config, &state)?;
         state.sweep(|attempt| confinement.sweep(attempt))?;
-        let tried = confinement::probe::probe(&confinement, &family).await.context(
-            "tasks cannot be confined here, so that none is taken; `cw-worker doctor` says more",
-        )?;
+        let tried = confinement::probe::probe(&confinement, &family)
+            .await
+            .context("tasks cannot be confined here, so that none is taken; `cw-worker doctor` says more")?;
         confinement::probe::require(&tried)?;
         let info = WorkerInfo {
             id: WorkerId::new(clock::now_ms(), random::bits()?),

@@ -7,14 +7,14 @@ use protocol::{Outcome, Run};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::{Attempt, must_leave};
-use crate::directory::Directory;
-use crate::heartbeat::Verdict;
-use crate::output::{Account, Leftover, Output};
 use crate::confinement::Plan;
 use crate::confinement::cgroup::{Cgroup, Counted};
 use crate::confinement::init::MAX_RETURN_BYTES;
 use crate::confinement::limits::Passed;
 use crate::confinement::wire::{End, Note, Returned, Status};
+use crate::directory::Directory;
+use crate::heartbeat::Verdict;
+use crate::output::{Account, Leftover, Output};
 use crate::process::Process;
 
 const SIGXCPU: i32 = 24;
@@ -66,9 +66,8 @@ enum Cause {
 pub(super) async fn watch_over(attempt: &mut Attempt, directory: &Directory) -> Finished {
     let worker = Arc::clone(&attempt.worker);
     let program = worker.tools.program(&attempt.grant, &attempt.spec, directory);
-    let planned = program.and_then(|program| {
-        Ok(worker.confinement.plan(&attempt.spec, program, directory, attempt.slot.number)?)
-    });
+    let planned = program
+        .and_then(|program| Ok(worker.confinement.plan(&attempt.spec, program, directory, attempt.slot.number)?));
     let (plan, cgroup) = match planned {
         Ok(planned) => planned,
         Err(error) => return Finished::setup_failed(format!("{error:#}")),

@@ -172,11 +172,13 @@ impl Cgroup {
         for directory in &self.directories {
             while let Err(error) = fs::remove_dir(directory) {
                 tries += 1;
-                match error.kind() {
-                    io::ErrorKind::NotFound => break,
-                    io::ErrorKind::ResourceBusy if tries < 200 => std::thread::sleep(std::time::Duration::from_millis(5)),
-                    _ => return Err(error),
+                if error.kind() == io::ErrorKind::NotFound {
+                    break;
                 }
+                if error.kind() != io::ErrorKind::ResourceBusy || tries > 200 {
+                    return Err(error);
+                }
+                std::thread::sleep(std::time::Duration::from_millis(5));
             }
         }
         Ok(())

@@ -80,8 +80,10 @@ fn rlimits() -> Tried {
 }
 
 fn files() -> Tried {
-    let writes: Vec<&str> =
-        ["/x", "/usr/x", "/etc/x", "/task/x", "/proc/sys/kernel/core_pattern", "/sys/x"].into_iter().filter(can_write).collect();
+    let writes: Vec<&str> = ["/x", "/usr/x", "/etc/x", "/task/x", "/proc/sys/kernel/core_pattern", "/sys/x"]
+        .into_iter()
+        .filter(can_write)
+        .collect();
     let own = ["/workspace/x", "/tmp/x", "/home/task/x"].iter().all(can_write);
     let shadow = File::open("/etc/shadow").is_ok();
     let seen = if writes.is_empty() { "only its own directories are writable".to_owned() } else { writes.join(", ") };

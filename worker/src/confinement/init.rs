@@ -20,8 +20,8 @@ use super::limits::Passed;
 use super::sampler::Sampler;
 use super::wire::{self, End, Note, Order, Status};
 use super::{Init, apply};
-use returned::ReturnPipe;
 pub(crate) use returned::MAX_RETURN_BYTES;
+use returned::ReturnPipe;
 use start::{NotStarted, start};
 
 mod listeners;

@@ -95,7 +95,8 @@ pub(crate) fn system() -> Vec<System> {
 }
 
 /// The task's /etc/passwd and /etc/group, and where names are looked up: in files alone.
-pub(crate) const PASSWD: &str = "task:x:1000:1000:task:/home/task:/bin/sh\nnobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n";
+pub(crate) const PASSWD: &str =
+    "task:x:1000:1000:task:/home/task:/bin/sh\nnobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n";
 /// The task's groups.
 pub(crate) const GROUP: &str = "task:x:1000:\nnogroup:x:65534:\n";
 /// Where names are looked up.

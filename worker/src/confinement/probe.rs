@@ -86,7 +86,9 @@ pub(crate) fn is_optional(layer: &str) -> bool {
 pub(crate) fn fix(layer: &str) -> &'static str {
     match layer {
         "uid" => "the user namespace was not made: set user.max_user_namespaces above 0",
-        "namespaces" => "allow user namespaces: sysctl kernel.unprivileged_userns_clone=1, or an AppArmor profile for bwrap",
+        "namespaces" => {
+            "allow user namespaces: sysctl kernel.unprivileged_userns_clone=1, or an AppArmor profile for bwrap"
+        }
         "privileges" | "seccomp" => "the kernel needs CONFIG_SECCOMP_FILTER",
         "rlimits" => "raise nothing: the limit was not kept, which is a bug; please report it",
         "files" => "no --ro-mount may be writable for tasks; if there is none, please report it",

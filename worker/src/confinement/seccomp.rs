@@ -63,8 +63,7 @@ fn errno(number: i32) -> SeccompAction {
 }
 
 fn forbidden() -> anyhow::Result<BTreeMap<i64, Vec<SeccompRule>>> {
-    let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
-        calls::FORBIDDEN.iter().map(|call| (*call, Vec::new())).collect();
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = calls::FORBIDDEN.iter().map(|call| (*call, Vec::new())).collect();
     for call in [libc::SYS_clone, libc::SYS_unshare] {
         let flags: Result<Vec<_>, _> = NAMESPACES.iter().map(|flag| has_flag(flag.unsigned_abs().into())).collect();
         rules.insert(call, flags?);

@@ -41,7 +41,9 @@ fn a_task_that_failed_keeps_its_files_too() {
 fn files_beyond_the_limit_are_listed_and_not_uploaded() {
     let (bench, peer) = (Bench::new(), Peer::start());
     let _worker = bench.worker(&peer, &["--artifacts-limit", "1M"]);
-    let lease = peer.shell("truncate -s 150M big.bin; printf abc > small.txt");
+    let code = "truncate -s 150M big.bin; printf abc > small.txt";
+    let lease = peer
+        .task(serde_json::json!({"run": {"kind": "shell", "code": code}, "limits": {"file_size_bytes": 200 << 20}}));
     let report = peer.report(&lease);
     assert_eq!(report["artifacts"][0]["size"], 150 << 20);
     assert_eq!(report["artifacts"][0]["stored"], false);

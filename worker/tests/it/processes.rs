@@ -188,7 +188,7 @@ fn a_fork_bomb_of_daemons_is_ended_at_the_deadline() {
     let token = token();
     // Each process leaves its session and its parent, and makes another one, as many as it may.
     let code = format!(
-        "import os, sys, time\nname = '{token}'\nend = time.time() + 60\nfor _ in range(40):\n if os.fork() == 0:\n  while time.time() < end:\n   os.setsid() if os.getpid() != os.getsid(0) else None\n   try:\n    if os.fork() != 0: os._exit(0)\n   except OSError: pass\n   time.sleep(0.002)\n  os._exit(0)\nos.execvp('sleep', ['sleep', name])\n"
+        "import os, sys, time\nname = '{token}'\nend = time.time() + 60\nfor _ in range(40):\n try: child = os.fork()\n except OSError: break\n if child == 0:\n  while time.time() < end:\n   os.setsid() if os.getpid() != os.getsid(0) else None\n   try:\n    if os.fork() != 0: os._exit(0)\n   except OSError: pass\n   time.sleep(0.002)\n  os._exit(0)\nos.execvp('sleep', ['sleep', name])\n"
     );
     let lease = peer.task(json!({"run": {"kind": "python", "code": code}, "timeout_s": 1}));
     assert_eq!(peer.report(&lease)["outcome"], "timeout", "{}", peer.stderr(&lease));

@@ -68,8 +68,15 @@ fn the_worker_says_who_it_is_and_what_it_can_run() {
     let _worker = bench.worker(&peer, &["--repo", "b,a,b", "--slots", "7"]);
     let body = peer.seen("/v1/leases", |body| body["wait_s"] == 30).body;
     assert_eq!(body["repos"], serde_json::json!(["b", "a"]));
-    assert_eq!(body["worker"]["runs"], serde_json::json!(["python", "javascript", "shell", "command", "handler"]));
-    assert_eq!(body["worker"]["confinement"], serde_json::json!([]));
+    assert_eq!(
+        body["worker"]["runs"],
+        serde_json::json!(["python", "javascript", "shell", "command", "handler", "limits", "network:none"])
+    );
+    let proved: Vec<&str> =
+        body["worker"]["confinement"].as_array().unwrap().iter().filter_map(|word| word.as_str()).collect();
+    for layer in ["bwrap", "uid", "namespaces", "privileges", "seccomp", "rlimits", "files", "network"] {
+        assert!(proved.contains(&layer), "{layer}: {proved:?}");
+    }
     assert_eq!(body["worker"]["slots"], 7);
 }
 

@@ -1,8 +1,12 @@
 use super::*;
 
 fn planned() -> String {
-    let policy =
-        Policy { bwrap: "/usr/bin/bwrap".into(), staging: "/mnt", first_uid: None, ro_mounts: vec!["/opt/venv".into()] };
+    let policy = Policy {
+        bwrap: "/usr/bin/bwrap".into(),
+        staging: "/mnt",
+        first_uid: None,
+        ro_mounts: vec!["/opt/venv".into()],
+    };
     let system = [System::Directory("/usr"), System::Link("/bin", "usr/bin".into())];
     arguments(&policy, &system, 64).join(" ")
 }

@@ -14,11 +14,10 @@ pub(super) fn is_over(roots: &[&str], limit: u64) -> bool {
     let mut count = Count { bytes: 0, limit, linked: HashSet::new() };
     let mut full: Vec<Vec<u8>> = roots.iter().map(|root| root.as_bytes().to_vec()).collect();
     while let Some(directory) = full.pop() {
-        match count.directory(&directory, &mut full) {
-            // A path that is too long to look at holds what nobody can count: that is over the limit, too.
-            Err(Errno::NAMETOOLONG) => return true,
-            // It moved or went meanwhile.
-            Ok(()) | Err(_) => {}
+        // A path that is too long to look at holds what nobody can count: that is over the limit, too. Any other error
+        // means that it moved or went meanwhile.
+        if count.directory(&directory, &mut full) == Err(Errno::NAMETOOLONG) {
+            return true;
         }
         if count.bytes > limit {
             return true;
