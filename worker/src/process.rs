@@ -78,7 +78,7 @@ impl Process {
     }
 
     /// The descriptors that came with the notes so far, in order.
-    #[cfg_attr(not(test), expect(dead_code, reason = "restricted network takes its listeners from here"))]
+    #[expect(dead_code, reason = "restricted network takes its listeners from here")]
     pub(crate) fn descriptors(&mut self) -> Vec<OwnedFd> {
         self.descriptors.drain(..).collect()
     }
