@@ -7,9 +7,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
-use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use protocol::RepoName;
+
+use walls::path;
+pub use walls::{CgroupUse, WallArgs, Walls};
+
+mod walls;
 
 /// The flags of `cw-worker run`; each is also a variable.
 #[derive(Args, Debug)]
@@ -26,9 +30,9 @@ pub struct RunArgs {
     /// The repos to serve, separated by commas
     #[arg(long, env = "CW_REPO", value_name = "REPO", value_delimiter = ',')]
     pub repo: Vec<String>,
-    /// Where attempts and unsent reports are kept [default: $XDG_STATE_HOME/code-workers/worker]
-    #[arg(long, env = "CW_STATE_DIR", value_name = "DIR", value_parser = path())]
-    pub state_dir: Option<PathBuf>,
+    /// What decides the confinement
+    #[command(flatten)]
+    pub walls: WallArgs,
     /// How many tasks to run side by side
     #[arg(long, env = "CW_SLOTS", value_name = "N", default_value = "3", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub slots: u32,
@@ -50,21 +54,6 @@ pub struct RunArgs {
     /// Bytes of files that are uploaded for one attempt; more are only listed
     #[arg(long, env = "CW_ARTIFACTS_LIMIT", value_name = "SIZE", default_value = "100M", value_parser = protocol::unit::size_bytes)]
     pub artifacts_limit: u64,
-    /// The Python that runs python tasks [default: python3 of the system]
-    #[arg(long, env = "CW_PYTHON", value_name = "PATH", value_parser = path())]
-    pub python: Option<PathBuf>,
-    /// The node that runs javascript tasks, 18 or newer [default: node of the system]
-    #[arg(long, env = "CW_NODE", value_name = "PATH", value_parser = path())]
-    pub node: Option<PathBuf>,
-    /// Directories that tasks may read beside the system's, separated by commas
-    #[arg(long, env = "CW_RO_MOUNT", value_name = "DIR", value_delimiter = ',', value_parser = path())]
-    pub ro_mount: Vec<PathBuf>,
-    /// Whether each attempt gets a cgroup
-    #[arg(long, env = "CW_CGROUP", value_enum, default_value_t = CgroupUse::Auto)]
-    pub cgroup: CgroupUse,
-    /// As root: the first of the users that tasks run as, one for each slot
-    #[arg(long, env = "CW_TASK_UID", value_name = "UID", default_value = "60600", value_parser = clap::value_parser!(u32).range(1..=2_000_000_000))]
-    pub task_uid: u32,
     /// How log lines look
     #[arg(long, env = "CW_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
@@ -82,17 +71,6 @@ pub enum LogFormat {
     Json,
 }
 
-/// Whether attempts get cgroups.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum CgroupUse {
-    /// Where they can be made.
-    Auto,
-    /// Never: rlimits and samples hold the limits.
-    Off,
-    /// Always: the worker does not start where they cannot be made.
-    Require,
-}
-
 /// A worker's settings, checked.
 pub struct Config {
     /// Where the coordinator is.
@@ -101,8 +79,8 @@ pub struct Config {
     pub key: Key,
     /// The repos that it serves.
     pub repos: Vec<RepoName>,
-    /// Where it keeps what must outlive it.
-    pub state_dir: PathBuf,
+    /// What decides the confinement, and where it keeps what must outlive it.
+    pub walls: Walls,
     /// How many attempts run side by side.
     pub slots: u32,
     /// How long attempts may take to finish once it drains.
@@ -117,16 +95,6 @@ pub struct Config {
     pub keep_attempts: bool,
     /// Bytes of files that are uploaded for one attempt.
     pub artifacts_limit: u64,
-    /// The Python of python tasks, when it is not the system's.
-    pub python: Option<PathBuf>,
-    /// The node of javascript tasks, when it is not the system's.
-    pub node: Option<PathBuf>,
-    /// What of the machine tasks may read beside the system's directories.
-    pub ro_mounts: Vec<PathBuf>,
-    /// Whether attempts get cgroups.
-    pub cgroup: CgroupUse,
-    /// The first of the users that a root worker gives its slots.
-    pub task_uid: u32,
     /// How log lines look.
     pub log_format: LogFormat,
 }
@@ -140,7 +108,7 @@ impl Config {
         Ok(Self {
             coordinator: address(args.coordinator.as_deref())?,
             repos: repos(&args.repo)?,
-            state_dir: state_dir(args.state_dir.as_deref())?,
+            walls: Walls::new(&args.walls)?,
             slots: if args.once { 1 } else { args.slots },
             grace: args.grace,
             once: args.once,
@@ -148,11 +116,6 @@ impl Config {
             http: args.http.as_deref().filter(|text| !text.is_empty()).map(loopback).transpose()?,
             keep_attempts: args.keep_attempts,
             artifacts_limit: args.artifacts_limit,
-            python: args.python.clone().filter(|path| !path.as_os_str().is_empty()),
-            node: args.node.clone().filter(|path| !path.as_os_str().is_empty()),
-            ro_mounts: ro_mounts(&args.ro_mount)?,
-            cgroup: args.cgroup,
-            task_uid: args.task_uid,
             log_format: args.log_format,
             // Last, because reading it may delete the file.
             key: Key::read(args.key_file.as_deref(), args.key_once)?,
@@ -237,43 +200,11 @@ fn repos(typed: &[String]) -> anyhow::Result<Vec<RepoName>> {
     Ok(repos)
 }
 
-#[allow(clippy::disallowed_methods, reason = "this is the place that sees the environment")]
-fn state_dir(typed: Option<&Path>) -> anyhow::Result<PathBuf> {
-    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let path = typed
-        .filter(|path| !path.as_os_str().is_empty())
-        .map(Path::to_path_buf)
-        .or_else(|| Some(set("XDG_STATE_HOME")?.join("code-workers/worker")))
-        .or_else(|| Some(set("HOME")?.join(".local/state/code-workers/worker")))
-        .context("no state directory: give --state-dir or CW_STATE_DIR")?;
-    ensure!(path.to_str().is_some(), "state directory {} is not UTF-8", path.display());
-    std::path::absolute(&path).with_context(|| format!("state directory {}", path.display()))
-}
-
-/// A task must find a directory where programs expect it, and must not read through it what is the worker's.
-fn ro_mounts(typed: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
-    let mut mounts = Vec::new();
-    for path in typed.iter().filter(|path| !path.as_os_str().is_empty()) {
-        let shown = path.display();
-        ensure!(path.is_absolute(), "--ro-mount {shown}: expected an absolute path");
-        ensure!(path.is_dir(), "--ro-mount {shown}: not a directory");
-        let own = ["/", "/proc", "/sys", "/dev", "/tmp", "/workspace", "/home/task", "/task", "/etc", "/run"];
-        ensure!(!own.iter().any(|own| Path::new(own) == path), "--ro-mount {shown}: tasks have one of their own");
-        mounts.push(path.clone());
-    }
-    Ok(mounts)
-}
-
 fn loopback(text: &str) -> anyhow::Result<SocketAddr> {
     let address: SocketAddr =
         text.parse().with_context(|| format!("--http `{text}`: expected an address such as 127.0.0.1:7224"))?;
     ensure!(address.ip().is_loopback(), "--http {address}: only a loopback address is served");
     Ok(address)
-}
-
-/// An empty variable is one that is not set: clap's own parser would refuse it in its own words.
-fn path() -> impl TypedValueParser<Value = PathBuf> {
-    OsStringValueParser::new().map(PathBuf::from)
 }
 
 fn duration(text: &str) -> Result<Duration, protocol::unit::BadUnit> {

@@ -18,7 +18,7 @@ use anyhow::Context as _;
 use protocol::Spec;
 use serde::{Deserialize, Serialize};
 
-use crate::config::{CgroupUse, Config};
+use crate::config::{CgroupUse, Walls};
 use crate::directory::{Directory, Place};
 use crate::language::PATH;
 use crate::state::StateDir;
@@ -135,8 +135,8 @@ impl Confinement {
     ///
     /// # Errors
     /// When bubblewrap is missing, or cgroups are required and cannot be made.
-    pub(crate) fn found(config: &Config, state: &StateDir) -> anyhow::Result<Self> {
-        let hierarchy = match config.cgroup {
+    pub(crate) fn found(walls: &Walls, state: &StateDir) -> anyhow::Result<Self> {
+        let hierarchy = match walls.cgroup {
             CgroupUse::Off => None,
             CgroupUse::Auto => Hierarchy::find(),
             CgroupUse::Require => Some(Hierarchy::find().context(
@@ -145,10 +145,10 @@ impl Confinement {
         };
         let policy = Policy {
             bwrap: probe::find_bwrap(PATH)?,
-            staging: mounts::staging(&config.ro_mounts)
+            staging: mounts::staging(&walls.ro_mounts)
                 .context("no directory such as /mnt or /srv is free to mount on: leave one out of --ro-mount")?,
-            first_uid: rustix::process::getuid().is_root().then_some(config.task_uid),
-            ro_mounts: config.ro_mounts.clone(),
+            first_uid: rustix::process::getuid().is_root().then_some(walls.task_uid),
+            ro_mounts: walls.ro_mounts.clone(),
         };
         Ok(Self { policy, system: mounts::system(), hierarchy, attempts: state.attempts(), init: state.init() })
     }

@@ -78,12 +78,12 @@ struct Worker {
 
 impl Worker {
     async fn new(config: config::Config) -> anyhow::Result<Self> {
-        let tools = language::Tools::find(config.python.as_deref(), config.node.as_deref())?;
-        let state = state::StateDir::open(&config.state_dir)?;
-        let spool = spool::Spool::open(&config.state_dir)?;
+        let tools = language::Tools::find(config.walls.python.as_deref(), config.walls.node.as_deref())?;
+        let state = state::StateDir::open(&config.walls.state_dir)?;
+        let spool = spool::Spool::open(&config.walls.state_dir)?;
         spool.sweep().context("cannot sweep the spool")?;
         let family = Arc::new(process::Family::found().context("cannot become a reaper of processes")?);
-        let confinement = confinement::Confinement::found(&config, &state)?;
+        let confinement = confinement::Confinement::found(&config.walls, &state)?;
         state.sweep(|attempt| confinement.sweep(attempt))?;
         let tried = confinement::probe::probe(&confinement, &family)
             .await
