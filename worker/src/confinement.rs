@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use protocol::Spec;
 use serde::{Deserialize, Serialize};
 
@@ -25,14 +25,17 @@ use crate::state::StateDir;
 use cgroup::{Cgroup, Hierarchy};
 use mounts::System;
 
+pub(crate) mod advice;
 pub(crate) mod apply;
 pub(crate) mod cgroup;
 pub(crate) mod check;
 pub(crate) mod enter;
+pub(crate) mod exceed;
 pub(crate) mod init;
 pub(crate) mod limits;
 pub(crate) mod mounts;
 pub(crate) mod probe;
+pub(crate) mod rules;
 pub(crate) mod sampler;
 pub(crate) mod seccomp;
 pub(crate) mod wire;
@@ -124,6 +127,8 @@ pub(crate) struct Confinement {
     pub(crate) system: Vec<System>,
     /// Where cgroups can be made; none when they cannot, or must not.
     pub(crate) hierarchy: Option<Hierarchy>,
+    /// What was seen of cgroups when their limits were tried.
+    pub(crate) cgroup_seen: String,
     /// Where attempts have their directories.
     pub(crate) attempts: PathBuf,
     /// The program that is pid 1, where every attempt can link it.
@@ -136,13 +141,7 @@ impl Confinement {
     /// # Errors
     /// When bubblewrap is missing, or cgroups are required and cannot be made.
     pub(crate) fn found(walls: &Walls, state: &StateDir) -> anyhow::Result<Self> {
-        let hierarchy = match walls.cgroup {
-            CgroupUse::Off => None,
-            CgroupUse::Auto => Hierarchy::find(),
-            CgroupUse::Require => Some(Hierarchy::find().context(
-                "--cgroup require: no cgroup can be made here; run the worker as root, or in a unit with Delegate=yes",
-            )?),
-        };
+        let (hierarchy, cgroup_seen) = cgroups(walls.cgroup)?;
         let policy = Policy {
             bwrap: probe::find_bwrap(PATH)?,
             staging: mounts::staging(&walls.ro_mounts)
@@ -150,7 +149,14 @@ impl Confinement {
             first_uid: rustix::process::getuid().is_root().then_some(walls.task_uid),
             ro_mounts: walls.ro_mounts.clone(),
         };
-        Ok(Self { policy, system: mounts::system(), hierarchy, attempts: state.attempts(), init: state.init() })
+        Ok(Self {
+            policy,
+            system: mounts::system(),
+            hierarchy,
+            cgroup_seen,
+            attempts: state.attempts(),
+            init: state.init(),
+        })
     }
 
     /// Where the attempt in this slot has its directory.
@@ -189,6 +195,21 @@ impl Confinement {
         if let (Some(hierarchy), Some(name)) = (&self.hierarchy, attempt.file_name()) {
             hierarchy.sweep(&name.to_string_lossy());
         }
+    }
+}
+
+/// Where cgroups can be made and hold, and what was seen of them.
+fn cgroups(wanted: CgroupUse) -> anyhow::Result<(Option<Hierarchy>, String)> {
+    if wanted == CgroupUse::Off {
+        return Ok((None, "switched off by --cgroup off: memory and processor time are sampled instead".into()));
+    }
+    let found = Hierarchy::find().ok_or_else(|| "none can be made here".to_owned());
+    match found.and_then(|found| Ok((exceed::prove(&found)?, found))) {
+        Ok((seen, found)) => Ok((Some(found), seen)),
+        Err(why) if wanted == CgroupUse::Require => bail!(
+            "--cgroup require: {why}; run the worker as root or in a systemd unit with Delegate=yes, or give --cgroup auto"
+        ),
+        Err(why) => Ok((None, format!("{why}: memory and processor time are sampled instead"))),
     }
 }
 

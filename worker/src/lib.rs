@@ -20,6 +20,7 @@ mod clock;
 pub mod config;
 mod confinement;
 mod directory;
+pub mod doctor;
 mod health;
 mod heartbeat;
 mod language;
@@ -83,11 +84,10 @@ impl Worker {
         let spool = spool::Spool::open(&config.walls.state_dir)?;
         spool.sweep().context("cannot sweep the spool")?;
         let family = Arc::new(process::Family::found().context("cannot become a reaper of processes")?);
-        let confinement = confinement::Confinement::found(&config.walls, &state)?;
+        state.run_program().map_err(unconfined)?;
+        let confinement = confinement::Confinement::found(&config.walls, &state).map_err(unconfined)?;
         state.sweep(|attempt| confinement.sweep(attempt))?;
-        let tried = confinement::probe::probe(&confinement, &family)
-            .await
-            .context("tasks cannot be confined here, so that none is taken; `cw-worker doctor` says more")?;
+        let tried = confinement::probe::probe(&confinement, &family).await.map_err(unconfined)?;
         confinement::probe::require(&tried)?;
         let info = WorkerInfo {
             id: WorkerId::new(clock::now_ms(), random::bits()?),
@@ -111,6 +111,13 @@ impl Worker {
             tools,
         })
     }
+}
+
+/// What is missing, and how to get it: a worker that cannot confine tasks takes none.
+fn unconfined(error: anyhow::Error) -> anyhow::Error {
+    let fix = confinement::advice::for_failure(&format!("{error:#}"), &confinement::advice::Machine::look());
+    let text = "tasks cannot be confined here, so that none is taken; `cw-worker doctor` says more";
+    anyhow::anyhow!("{text}: {error:#}: {fix}")
 }
 
 /// The words for what can be run, and for what can be asked of a run.
@@ -137,18 +144,19 @@ pub async fn run(config: config::Config, stages: watch::Receiver<Stage>) -> anyh
     Ok(session::run(worker, stages).await)
 }
 
-/// Runs as a stage of the confinement, as `cw-worker enter`, `init` and `check` do.
+/// Runs as a stage of the confinement, as `cw-worker enter`, `init`, `check` and `exceed` do.
 #[must_use]
 pub fn stage(stage: Stages) -> ExitCode {
     match stage {
         Stages::Enter => confinement::enter::run(),
         Stages::Init => confinement::init::run(),
         Stages::Check { bait } => confinement::check::run(bait),
+        Stages::Exceed { cgroups } => confinement::exceed::run(&cgroups),
     }
 }
 
 /// The stages of the confinement; the worker starts them itself.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub enum Stages {
     /// The first, before bubblewrap.
     Enter,
@@ -158,5 +166,10 @@ pub enum Stages {
     Check {
         /// An address that must not answer.
         bait: std::net::SocketAddr,
+    },
+    /// The program that tries the limits of a cgroup.
+    Exceed {
+        /// The directories to join.
+        cgroups: Vec<std::path::PathBuf>,
     },
 }

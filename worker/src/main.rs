@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use worker::config::{Config, LogFormat, RunArgs};
+use worker::doctor::DoctorArgs;
 use worker::{Exit, Stage, Stages};
 
 /// Takes tasks from a coordinator and runs them.
@@ -18,6 +19,10 @@ struct Args {
 enum Command {
     /// Take tasks and run them until told to stop.
     Run(Box<RunArgs>),
+    /// Try every wall that tasks would get on this machine, and say what is missing and how to get it.
+    ///
+    /// Ends with 0 when the minimum holds, with 1 when a worker would refuse to start.
+    Doctor(Box<DoctorArgs>),
     /// The first stage of a confinement; the worker starts this itself.
     #[command(hide = true)]
     Enter,
@@ -30,14 +35,22 @@ enum Command {
         /// An address that must not answer.
         bait: std::net::SocketAddr,
     },
+    /// Try to pass the limits of a cgroup.
+    #[command(hide = true)]
+    Exceed {
+        /// Its directories.
+        cgroups: Vec<std::path::PathBuf>,
+    },
 }
 
 fn main() -> ExitCode {
     match Args::parse().command {
         Command::Run(args) => run(&args),
+        Command::Doctor(args) => doctor(&args),
         Command::Enter => worker::stage(Stages::Enter),
         Command::Init => worker::stage(Stages::Init),
         Command::Check { bait } => worker::stage(Stages::Check { bait }),
+        Command::Exceed { cgroups } => worker::stage(Stages::Exceed { cgroups }),
     }
 }
 
@@ -54,6 +67,12 @@ fn run(args: &RunArgs) -> ExitCode {
         Ok(exit) => exit.code(),
         Err(error) => fail(&error),
     }
+}
+
+fn doctor(args: &DoctorArgs) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let done = runtime.map_err(anyhow::Error::from).and_then(|runtime| runtime.block_on(worker::doctor::run(args)));
+    done.unwrap_or_else(|error| fail(&error))
 }
 
 fn serve(config: Config) -> anyhow::Result<Exit> {

@@ -40,6 +40,13 @@ impl StateDir {
         fs::rename(new, self.init())
     }
 
+    /// Starts the copy, to see that programs can be run from here.
+    pub(crate) fn run_program(&self) -> anyhow::Result<()> {
+        let started = std::process::Command::new(self.init()).arg("--version").env_clear().output();
+        started.with_context(|| format!("cannot run programs from {}", self.path.display()))?;
+        Ok(())
+    }
+
     /// Where attempts have their directories.
     pub(crate) fn attempts(&self) -> PathBuf {
         self.path.join("attempts")

@@ -68,3 +68,12 @@ pub(super) fn take_control() -> io::Result<UnixStream> {
     rustix::stdio::dup2_stdin(&null)?;
     Ok(control)
 }
+
+/// Makes a system call with nothing but zeroes, to see whether it is refused.
+pub(super) fn try_call(number: libc::c_long) -> io::Result<()> {
+    // SAFETY: every argument is zero: an empty length, a null pointer that the kernel refuses, or no flags.
+    match unsafe { libc::syscall(number, 0, 0, 0, 0, 0, 0) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}

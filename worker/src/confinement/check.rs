@@ -6,8 +6,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use nix::sched::{CloneFlags, unshare};
+use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit, getuid};
 use serde::{Deserialize, Serialize};
+
+use super::apply;
 
 /// One wall, and whether it stands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,7 +26,7 @@ pub(crate) struct Tried {
 /// Tries all of them; `bait` is an address outside that must not answer. Prints JSON.
 #[allow(clippy::print_stdout, reason = "this is what the probe reads")]
 pub(crate) fn run(bait: SocketAddr) -> ExitCode {
-    let tried = [uid(), processes(), capabilities(), seccomp(), rlimits(), files(), network(bait)];
+    let tried = [uid(), processes(), capabilities(), seccomp(), landlock(), rlimits(), files(), network(bait)];
     match serde_json::to_string(&tried) {
         Ok(json) => println!("{json}"),
         Err(_) => return ExitCode::FAILURE,
@@ -56,14 +59,38 @@ fn capabilities() -> Tried {
     tried("privileges", none && fixed, format!("capabilities {}, no-new-privs {fixed}", field("CapEff:")))
 }
 
+/// Calls that a kernel without our filter does, or refuses in other words.
+const REFUSED: [(&str, libc::c_long, Errno); 6] = [
+    ("io_uring", libc::SYS_io_uring_setup, Errno::PERM),
+    ("bpf", libc::SYS_bpf, Errno::PERM),
+    ("keyctl", libc::SYS_keyctl, Errno::PERM),
+    ("userfaultfd", libc::SYS_userfaultfd, Errno::PERM),
+    ("ptrace", libc::SYS_ptrace, Errno::PERM),
+    ("clone3", libc::SYS_clone3, Errno::NOSYS),
+];
+
 fn seccomp() -> Tried {
-    let namespace = unshare(CloneFlags::CLONE_NEWUSER);
-    let keys = std::path::Path::new("/proc/keys").exists();
-    let seen = match namespace {
-        Ok(()) => "it made a user namespace".to_owned(),
-        Err(error) => format!("a new user namespace: {error}"),
+    let is_open = |(_, number, expected): &&(&str, libc::c_long, Errno)| {
+        apply::try_call(*number).err().and_then(|error| Errno::from_io_error(&error)) != Some(*expected)
     };
-    tried("seccomp", namespace.is_err(), if keys { seen } else { format!("{seen}; no kernel keys") })
+    let mut open: Vec<&str> = REFUSED.iter().filter(is_open).map(|(name, ..)| *name).collect();
+    if unshare(CloneFlags::CLONE_NEWUSER) != Err(nix::errno::Errno::EPERM) {
+        open.push("unshare");
+    }
+    let tried_names = REFUSED.map(|(name, ..)| name).join(", ");
+    let seen = match open.as_slice() {
+        [] => format!("refused: new user namespace, {tried_names}"),
+        open => format!("not refused: {}", open.join(", ")),
+    };
+    tried("seccomp", open.is_empty(), seen)
+}
+
+/// The one thing that nothing else forbids: a process may write its own name, unless /proc is closed for writing.
+fn landlock() -> Tried {
+    let written = File::options().write(true).open("/proc/self/comm");
+    let is_refused = written.is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied);
+    let seen = if is_refused { "writing below /proc is refused" } else { "the kernel has none, or it is off" };
+    tried("landlock", is_refused, seen)
 }
 
 fn rlimits() -> Tried {

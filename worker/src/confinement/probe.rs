@@ -11,9 +11,11 @@ use protocol::{Run, Spec};
 use tokio::io::AsyncReadExt as _;
 use tokio::time::timeout;
 
+use super::advice;
+use super::cgroup::Cgroup;
 use super::check::Tried;
 use super::wire::Note;
-use super::{Confinement, INIT, LEVEL, Program};
+use super::{Confinement, INIT, LEVEL, Plan, Program};
 use crate::directory::{self, Directory};
 use crate::process::{Family, Process};
 
@@ -30,7 +32,7 @@ pub(crate) async fn probe(confinement: &Confinement, family: &Arc<Family>) -> an
     let tried = timeout(PATIENCE, look(confinement, family, &spec, &directory)).await;
     directory::remove(directory.path())?;
     let mut tried = tried.context("the probe did not end in time")??;
-    tried.extend(outer(confinement));
+    tried.push(outer(confinement));
     Ok(tried)
 }
 
@@ -42,8 +44,16 @@ async fn look(
 ) -> anyhow::Result<Vec<Tried>> {
     let bait = TcpListener::bind("127.0.0.1:0")?;
     let argv = vec![INIT.into(), "check".into(), bait.local_addr()?.to_string()];
-    let program = Program { argv, ..Program::default() };
-    let (plan, cgroup) = confinement.plan(spec, program, directory, 0)?;
+    let (plan, cgroup) = confinement.plan(spec, Program { argv, ..Program::default() }, directory, 0)?;
+    let (said, complaint) = run(family, plan, cgroup).await?;
+    serde_json::from_str(&said).with_context(|| format!("the probe ended without an answer: {}", complaint.trim()))
+}
+
+/// Runs a program inside to its end; says what it wrote to its two streams.
+///
+/// # Errors
+/// When it was not started, or the walls were not built.
+pub(crate) async fn run(family: &Arc<Family>, plan: Plan, cgroup: Option<Cgroup>) -> anyhow::Result<(String, String)> {
     let (mut process, mut stdout, mut stderr) = Process::start(family, &plan).await?;
     let (mut said, mut complaint) = (String::new(), String::new());
     let mut failed = None;
@@ -60,42 +70,21 @@ async fn look(
     if let Some(cgroup) = cgroup {
         cgroup.remove().context("cannot remove the probe's cgroup")?;
     }
-    if let Some(message) = failed {
-        bail!("{message}");
+    match failed {
+        Some(message) => bail!("{message}"),
+        None => Ok((said, complaint)),
     }
-    serde_json::from_str(&said).with_context(|| format!("the probe ended without an answer: {}", complaint.trim()))
 }
 
 /// What is known without a look from inside.
-fn outer(confinement: &Confinement) -> Vec<Tried> {
-    let tried = |layer: &str, holds, seen: &str| Tried { layer: layer.into(), holds, seen: seen.into() };
-    let cgroup = match &confinement.hierarchy {
-        Some(super::cgroup::Hierarchy::V2(_)) => tried("cgroup", true, "version 2: memory and processes are held"),
-        Some(super::cgroup::Hierarchy::V1 { .. }) => tried("cgroup", true, "version 1: memory and processes are held"),
-        None => tried("cgroup", false, "none can be made: memory and processor time are sampled instead"),
-    };
-    vec![cgroup]
+fn outer(confinement: &Confinement) -> Tried {
+    let (holds, seen) = (confinement.hierarchy.is_some(), confinement.cgroup_seen.clone());
+    Tried { layer: "cgroup".into(), holds, seen }
 }
 
 /// Layers without which a worker still runs tasks: something else does their work.
 pub(crate) fn is_optional(layer: &str) -> bool {
-    layer == "cgroup"
-}
-
-/// What to do about a layer that does not hold.
-pub(crate) fn fix(layer: &str) -> &'static str {
-    match layer {
-        "uid" => "the user namespace was not made: set user.max_user_namespaces above 0",
-        "namespaces" => {
-            "allow user namespaces: sysctl kernel.unprivileged_userns_clone=1, or an AppArmor profile for bwrap"
-        }
-        "privileges" | "seccomp" => "the kernel needs CONFIG_SECCOMP_FILTER",
-        "rlimits" => "raise nothing: the limit was not kept, which is a bug; please report it",
-        "files" => "no --ro-mount may be writable for tasks; if there is none, please report it",
-        "network" => "the network namespace was not made: the kernel needs CONFIG_NET_NS",
-        "cgroup" => "run the worker as root, or in a systemd unit with Delegate=yes",
-        _ => "see docs/security.md",
-    }
+    ["cgroup", "landlock"].contains(&layer)
 }
 
 /// The words that go with every lease request: the level, and each layer that holds.
@@ -109,7 +98,7 @@ pub(crate) fn require(tried: &[Tried]) -> anyhow::Result<()> {
     let fallen: Vec<String> = tried
         .iter()
         .filter(|layer| !layer.holds && !is_optional(&layer.layer))
-        .map(|layer| format!("{} ({}): {}", layer.layer, layer.seen, fix(&layer.layer)))
+        .map(|layer| format!("{} ({}): {}", layer.layer, layer.seen, advice::for_layer(&layer.layer)))
         .collect();
     ensure!(fallen.is_empty(), "below the minimum confinement: {}", fallen.join("; "));
     Ok(())
@@ -124,5 +113,5 @@ pub(crate) fn find_bwrap(path: &str) -> anyhow::Result<PathBuf> {
         std::fs::metadata(path).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
     };
     let found = path.split(':').map(|directory| Path::new(directory).join("bwrap")).find(|path| is_program(path));
-    found.context("bubblewrap is not installed: apt-get install bubblewrap (or your system's like)")
+    found.with_context(|| format!("bubblewrap is not installed: there is no bwrap in {path}"))
 }

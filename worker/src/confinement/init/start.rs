@@ -1,4 +1,5 @@
-//! Starts the program behind the last walls: a user namespace in which it is uid 1000, rlimits, no-new-privs, seccomp.
+//! Starts the program behind the last walls: a user namespace in which it is uid 1000, rlimits, rules
+//! on files, no-new-privs, seccomp.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read as _, Write as _};
@@ -12,6 +13,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Resource, Rlimit, getgid, getuid, setrlimit};
 
 use super::super::enter::map_user;
+use super::super::rules::Rules;
 use super::super::seccomp::Filters;
 use super::super::{Enforced, Init, apply};
 
@@ -30,10 +32,11 @@ pub(super) fn start(plan: &Init, returns: Option<OwnedFd>) -> Result<Pid, NotSta
     let (reads, writes) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from).map_err(wall)?;
     let mut command = command(plan, returns.as_ref()).map_err(wall)?;
     let filters = Filters::compile().map_err(NotStarted::Confinement)?;
+    let mut rules = Some(Rules::new().map_err(NotStarted::Confinement)?);
     let limits = plan.limits;
     let words = File::from(writes);
     apply::before_exec(&mut command, move || {
-        let built = build(&limits, &filters, returns.as_ref());
+        let built = build(&limits, rules.take(), &filters, returns.as_ref());
         built.inspect_err(|error| drop((&words).write_all(error.to_string().as_bytes())))
     });
     let spawned = command.spawn();
@@ -58,7 +61,7 @@ fn command(plan: &Init, returns: Option<&OwnedFd>) -> io::Result<Command> {
 }
 
 /// The walls, in this order: limits count in the new user namespace; filters come last, because they forbid the rest.
-fn build(limits: &Enforced, filters: &Filters, returns: Option<&OwnedFd>) -> io::Result<()> {
+fn build(limits: &Enforced, rules: Option<Rules>, filters: &Filters, returns: Option<&OwnedFd>) -> io::Result<()> {
     let step = |name: &'static str| move |error: io::Error| io::Error::other(format!("{name}: {error}"));
     let (uid, gid) = (getuid().as_raw(), getgid().as_raw());
     unshare(CloneFlags::CLONE_NEWUSER).map_err(|error| step("cannot make a user namespace")(error.into()))?;
@@ -66,6 +69,9 @@ fn build(limits: &Enforced, filters: &Filters, returns: Option<&OwnedFd>) -> io:
     limit(limits).map_err(step("cannot set limits"))?;
     if let Some(pipe) = returns {
         fcntl_setfd(pipe, FdFlags::empty())?;
+    }
+    if let Some(rules) = rules {
+        rules.apply().map_err(step("cannot put rules on files in force"))?;
     }
     filters.apply().map_err(step("cannot filter system calls"))
 }
