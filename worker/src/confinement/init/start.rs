@@ -10,7 +10,7 @@ use anyhow::anyhow;
 use nix::sched::{CloneFlags, unshare};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Pid, Resource, Rlimit, getgid, getuid, setrlimit};
+use rustix::process::{DumpableBehavior, Pid, Resource, Rlimit, getgid, getuid, set_dumpable_behavior, setrlimit};
 
 use super::super::enter::map_user;
 use super::super::rules::Rules;
@@ -64,6 +64,8 @@ fn command(plan: &Init, returns: Option<&OwnedFd>) -> io::Result<Command> {
 fn build(limits: &Enforced, rules: Option<Rules>, filters: &Filters, returns: Option<&OwnedFd>) -> io::Result<()> {
     let step = |name: &'static str| move |error: io::Error| io::Error::other(format!("{name}: {error}"));
     let (uid, gid) = (getuid().as_raw(), getgid().as_raw());
+    // Pid 1 closed its /proc/self, where the maps are written; gVisor lets nobody else write them. No task runs yet.
+    set_dumpable_behavior(DumpableBehavior::Dumpable)?;
     unshare(CloneFlags::CLONE_NEWUSER).map_err(|error| step("cannot make a user namespace")(error.into()))?;
     map_user("1000", uid, gid).map_err(step("cannot become user 1000"))?;
     limit(limits).map_err(step("cannot set limits"))?;
