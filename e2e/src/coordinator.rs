@@ -10,6 +10,7 @@ use tokio::process::Command;
 
 use crate::api::Api;
 use crate::binaries::binary;
+use crate::gate::{self, Gate};
 use crate::mounts::Mounts;
 use crate::program::{Program, command};
 use crate::wait::eventually;
@@ -59,6 +60,7 @@ impl Coordinator {
     /// When there is no room for its directory.
     pub fn prepare(variables: &[(&str, &str)]) -> anyhow::Result<Self> {
         let home = tempfile::tempdir()?;
+        gate::share(home.path())?;
         Ok(Self {
             inside_dir: home.path().join("state"),
             state_dir: home.path().join("state"),
@@ -78,6 +80,18 @@ impl Coordinator {
         self.inside_dir = mounts.directory().to_owned();
         self.state_dir = mounts.seen(mounts.directory());
         self
+    }
+
+    /// A gate that tasks can wait at.
+    #[must_use]
+    pub fn gate(&self) -> Gate {
+        Gate::new(&self.shared())
+    }
+
+    /// What every task of its workers can read.
+    #[must_use]
+    pub fn shared(&self) -> PathBuf {
+        gate::shared(self.home.path())
     }
 
     /// Listens on ports outside the range from which the system serves itself, so that no client's connection takes one

@@ -8,6 +8,7 @@ pub mod binaries;
 pub mod chance;
 pub mod coordinator;
 pub mod cw;
+pub mod gate;
 pub mod mounts;
 pub mod preload;
 pub mod pretender;

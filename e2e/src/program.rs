@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 
 use anyhow::{Context as _, ensure};
+use protocol::TaskId;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use tokio::process::{Child, Command};
 
@@ -113,4 +114,16 @@ pub fn is_alive(pid: i32) -> bool {
     }
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     !stat.is_empty() && !stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with(['Z', 'X']))
+}
+
+/// The processes of a task, as the machine knows them: each has the task's id in its environment.
+#[must_use]
+pub fn processes_of(task: TaskId) -> Vec<i32> {
+    let mark = format!("CW_TASK_ID={task}");
+    let is_of_task = |pid: &i32| {
+        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
+    };
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_of_task).collect()
 }

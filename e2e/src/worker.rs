@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
-use protocol::WorkerId;
+use protocol::{TaskId, WorkerId};
 
 use crate::binaries::binary;
 use crate::coordinator::Coordinator;
@@ -63,6 +63,7 @@ impl Worker {
             ("CW_KEY_FILE", key_file.display().to_string()),
             ("CW_REPO", setup.repo.to_owned()),
             ("CW_STATE_DIR", home.join("state").display().to_string()),
+            ("CW_RO_MOUNT", coordinator.shared().display().to_string()),
         ];
         let mut variables: Vec<_> = usual.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         variables.extend(setup.variables.iter().map(|(name, value)| ((*name).into(), (*value).into())));
@@ -89,6 +90,12 @@ impl Worker {
     #[must_use]
     pub fn log(&self) -> String {
         self.program.log()
+    }
+
+    /// How often it started a task, over all its starts.
+    #[must_use]
+    pub fn starts(&self, task: TaskId) -> usize {
+        self.log().lines().filter(|line| line.contains(&format!("task started task={task} "))).count()
     }
 
     /// Where it keeps everything.

@@ -61,8 +61,8 @@ async fn a_clock_stepped_by_an_hour_either_way_lapses_nothing() -> Result<()> {
         let (coordinator, clock) = WallClock::of_coordinator().await?;
         let api = coordinator.api()?;
         let _worker = Worker::start(&coordinator, "real").await?;
-        let gate = coordinator.home().join("gate");
-        let code = format!("echo begun; until [ -e {} ]; do sleep 0.02; done; echo finished", gate.display());
+        let gate = coordinator.gate();
+        let code = format!("echo begun; {}; echo finished", gate.wait());
         let running = api.submit_shell("real", &code).await?.row.id;
         api.wrote(running, "begun").await?;
         let leased = api.submit_shell("by-hand", "true").await?.row.id;
@@ -78,7 +78,7 @@ async fn a_clock_stepped_by_an_hour_either_way_lapses_nothing() -> Result<()> {
                 assert_eq!((row.state, row.attempt), (TaskState::Running, 1), "at {seconds:+}");
             }
         }
-        std::fs::write(&gate, "")?;
+        gate.open()?;
         assert_eq!(pretender.report(lease).await?.status, 200);
         for id in [running, leased] {
             assert_eq!(api.done(id).await?.row.state, TaskState::Completed);

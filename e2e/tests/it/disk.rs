@@ -99,16 +99,15 @@ async fn a_result_that_finds_the_disk_full_arrives_once_there_is_room() -> Resul
         let coordinator = Coordinator::prepare(&[])?.among(&mounts).up().await?;
         let api = coordinator.api()?;
         let worker = Worker::start(&coordinator, "real").await?;
-        let gate = coordinator.home().join("gate");
-        let wait = format!("until [ -e {} ]; do sleep 0.02; done", gate.display());
-        let code = format!("echo begun; {wait}; echo finished $CW_ATTEMPT");
+        let gate = coordinator.gate();
+        let code = format!("echo begun; {}; echo finished $CW_ATTEMPT", gate.wait());
         let id = api.submit_shell("real", &code).await?.row.id;
         api.wrote(id, "begun").await?;
         submit_until_full(&api).await?;
         // Not even a page is left.
         mounts.fill().await?;
         submit_until_refused(&api, &spec("true")).await?;
-        std::fs::write(&gate, "")?;
+        gate.open()?;
         worker.says("fails (507)").await?;
         mounts.free().await?;
         let task = api.done(id).await?;

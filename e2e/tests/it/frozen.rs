@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use e2e::program::is_alive;
+use e2e::program::processes_of;
 use e2e::wait::pass;
 use e2e::worker::Setup;
 use e2e::{Coordinator, Pretender, Worker, bounded, eventually};
@@ -24,14 +24,13 @@ async fn a_worker_frozen_past_its_lease_reports_nothing_when_it_wakes() -> Resul
         let coordinator = Coordinator::start_with(&TTLS).await?;
         let api = coordinator.api()?;
         let mut frozen = start_to_freeze(&coordinator).await?;
-        let (gate, over) = (coordinator.home().join("gate"), coordinator.home().join("over"));
-        let wait = format!("until [ -e {} ]; do sleep 0.02; done; echo late; touch {}", gate.display(), over.display());
-        let code = format!("echo attempt $CW_ATTEMPT; if [ $CW_ATTEMPT = 1 ]; then {wait}; fi");
+        let gate = coordinator.gate();
+        let code = format!("echo attempt $CW_ATTEMPT; if [ $CW_ATTEMPT = 1 ]; then {}; echo late; fi", gate.wait());
         let id = api.submit_shell("r", &code).await?.row.id;
         api.wrote(id, "attempt 1").await?;
         frozen.program().signal(Signal::STOP)?;
-        std::fs::write(&gate, "")?;
-        eventually("the first attempt's process ends", async || Ok(over.exists().then_some(()))).await?;
+        gate.open()?;
+        eventually("the first attempt's process ends", async || Ok(processes_of(id).is_empty().then_some(()))).await?;
         api.in_state(id, TaskState::Queued).await?;
         let second = Worker::start_as(&coordinator, Setup { name: "two", repo: "r", variables: &[] }).await?;
         let done = api.done(id).await?;
@@ -62,18 +61,17 @@ async fn a_process_whose_worker_was_frozen_past_its_lease_dies_when_it_wakes() -
         let coordinator = Coordinator::start_with(&TTLS).await?;
         let api = coordinator.api()?;
         let mut frozen = start_to_freeze(&coordinator).await?;
-        let code = "echo pid $$; if [ $CW_ATTEMPT = 1 ]; then while :; do sleep 0.1; echo zombie; done; fi";
+        let code = "if [ $CW_ATTEMPT = 1 ]; then while :; do sleep 0.1; echo zombie; done; fi";
         let id = api.submit_shell("r", code).await?.row.id;
-        let output = api.wrote(id, "zombie").await?;
-        let pid: i32 = output.lines().next().unwrap_or_default().trim_start_matches("pid ").parse()?;
-        assert!(is_alive(pid));
+        api.wrote(id, "zombie").await?;
+        assert!(!processes_of(id).is_empty());
         frozen.program().signal(Signal::STOP)?;
         api.in_state(id, TaskState::Queued).await?;
         let _second = Worker::start_as(&coordinator, Setup { name: "two", repo: "r", variables: &[] }).await?;
         assert_eq!(api.done(id).await?.row.attempt, 2);
         let events = api.events(id).await?;
         frozen.program().signal(Signal::CONT)?;
-        eventually("the first attempt's process dies", async || Ok((!is_alive(pid)).then_some(()))).await?;
+        eventually("the first attempt's process dies", async || Ok(processes_of(id).is_empty().then_some(()))).await?;
         pass(Duration::from_millis(500)).await;
         assert_eq!(api.events(id).await?, events, "nothing more was published");
         Ok(())

@@ -40,14 +40,14 @@ async fn a_wait_across_a_restart_of_the_coordinator_gets_the_result() -> Result<
     bounded(async {
         let mut coordinator = Coordinator::start_lasting(&[]).await?;
         let _worker = Worker::start(&coordinator, "r").await?;
-        let gate = coordinator.home().join("gate");
-        let code = format!("echo begun; until [ -e {} ]; do sleep 0.02; done; echo finished", gate.display());
+        let gate = coordinator.gate();
+        let code = format!("echo begun; {}; echo finished", gate.wait());
         let id = coordinator.api()?.submit_shell("r", &code).await?.row.id;
         let cw = coordinator.cw_command()?.args(["--json", "wait", &id.to_string()]).spawn()?;
         coordinator.api()?.wrote(id, "begun").await?;
         coordinator.kill().await?;
         coordinator.restart().await?;
-        std::fs::write(&gate, "")?;
+        gate.open()?;
         let task = e2e::cw::ended(cw).await?.with_code(0)?.json()?;
         assert_eq!((&task["state"], &task["attempt"]), (&"completed".into(), &1.into()));
         Ok(())

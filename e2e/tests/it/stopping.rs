@@ -1,30 +1,28 @@
 //! Ends of a task that are not its own: cancel, deadline, a worker that drains, dies or comes back.
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use e2e::program::is_alive;
+use e2e::program::{is_alive, processes_of};
 use e2e::worker::Setup;
 use e2e::{Coordinator, Worker, bounded, eventually};
-use protocol::TaskState;
+use protocol::{TaskId, TaskState};
 use rustix::process::Signal;
 use serde_json::json;
 
 /// A tree of processes that does not want to end: a child in a session of its own, and a shell that ignores TERM.
-fn stubborn_tree(pids: &Path) -> String {
-    let pids = pids.display();
-    format!(
-        "trap '' TERM; echo partial\n\
-         setsid sh -c 'trap \"\" TERM; echo $$ >> {pids}; while :; do sleep 0.1; done' &\n\
-         sh -c 'echo $$ >> {pids}; sleep 600' &\n\
-         echo $$ >> {pids}\nwhile [ $(wc -l < {pids}) -lt 3 ]; do sleep 0.02; done\necho ready\nwhile :; do sleep 0.1; done"
-    )
-}
+const STUBBORN_TREE: &str = r#"trap '' TERM; echo partial
+setsid sh -c 'trap "" TERM; echo $$ >> pids; while :; do sleep 0.1; done' &
+sh -c 'echo $$ >> pids; sleep 600' &
+echo $$ >> pids
+while [ $(wc -l < pids) -lt 3 ]; do sleep 0.02; done
+echo ready
+while :; do sleep 0.1; done"#;
 
-fn read_pids(file: &Path) -> Result<Vec<i32>> {
-    let pids = std::fs::read_to_string(file)?.lines().map(str::parse).collect::<Result<Vec<i32>, _>>()?;
-    ensure!(pids.len() == 3 && pids.iter().all(|pid| is_alive(*pid)), "the tree is not there: {pids:?}");
+/// The processes of such a tree, as the machine knows them.
+fn tree_of(task: TaskId) -> Result<Vec<i32>> {
+    let pids = processes_of(task);
+    ensure!(pids.len() >= 3, "the tree is not there: {pids:?}");
     Ok(pids)
 }
 
@@ -38,10 +36,9 @@ async fn cancel_kills_the_whole_tree_and_keeps_the_output() -> Result<()> {
         let coordinator = Coordinator::start().await?;
         let api = coordinator.api()?;
         let _worker = Worker::start(&coordinator, "r").await?;
-        let file = coordinator.home().join("pids");
-        let id = api.submit_shell("r", &stubborn_tree(&file)).await?.row.id;
+        let id = api.submit_shell("r", STUBBORN_TREE).await?.row.id;
         api.wrote(id, "ready").await?;
-        let pids = read_pids(&file)?;
+        let pids = tree_of(id)?;
         let asked_at = Instant::now();
         let ran = coordinator.cw(&["cancel", &id.to_string()]).await?;
         assert_eq!(ran.code, 0, "{ran:?}");
@@ -79,11 +76,10 @@ async fn the_deadline_kills_the_tree_and_keeps_what_was_written() -> Result<()> 
         let api = coordinator.api()?;
         let setup = Setup { name: "w", repo: "r", variables: &[("CW_GRACE", "1s")] };
         let _worker = Worker::start_as(&coordinator, setup).await?;
-        let file = coordinator.home().join("pids");
-        let run = json!({"kind": "shell", "code": stubborn_tree(&file)});
+        let run = json!({"kind": "shell", "code": STUBBORN_TREE});
         let id = api.submit(json!({"repo": "r", "run": run, "timeout_s": 3})).await?.row.id;
         api.wrote(id, "ready").await?;
-        let pids = read_pids(&file)?;
+        let pids = tree_of(id)?;
         let task = api.done(id).await?;
         assert_eq!((task.row.state, task.row.attempt), (TaskState::TimedOut, 1));
         let result = task.result.expect("a done task has a result");
@@ -99,14 +95,14 @@ async fn term_lets_a_worker_finish_its_task_and_take_no_other() -> Result<()> {
         let coordinator = Coordinator::start().await?;
         let api = coordinator.api()?;
         let mut worker = Worker::start(&coordinator, "r").await?;
-        let gate = coordinator.home().join("gate");
-        let code = format!("echo begun; until [ -e {} ]; do sleep 0.02; done; echo finished", gate.display());
+        let gate = coordinator.gate();
+        let code = format!("echo begun; {}; echo finished", gate.wait());
         let running = api.submit_shell("r", &code).await?.row.id;
         api.wrote(running, "begun").await?;
         worker.program().signal(Signal::TERM)?;
         worker.says("draining").await?;
         let late = api.submit_shell("r", "echo late").await?.row.id;
-        std::fs::write(&gate, "")?;
+        gate.open()?;
         let task = api.done(running).await?;
         assert_eq!(task.result.map(|result| result.stdout).as_deref(), Some("begun\nfinished\n"));
         assert_eq!(worker.program().ended().await?.code(), Some(0));
@@ -142,11 +138,10 @@ async fn a_killed_worker_leaves_no_process_of_its_task_alive() -> Result<()> {
         let coordinator = Coordinator::start_with(&[("CW_LEASE_TTL", "2s"), ("CW_FIRST_LEASE_TTL", "2s")]).await?;
         let api = coordinator.api()?;
         let mut worker = Worker::start(&coordinator, "r").await?;
-        let file = coordinator.home().join("pids");
-        let run = json!({"kind": "shell", "code": stubborn_tree(&file)});
+        let run = json!({"kind": "shell", "code": STUBBORN_TREE});
         let id = api.submit(json!({"repo": "r", "run": run, "max_attempts": 1})).await?.row.id;
         api.wrote(id, "ready").await?;
-        let pids = read_pids(&file)?;
+        let pids = tree_of(id)?;
         worker.program().kill().await?;
         all_gone(&pids).await?;
         let task = api.done(id).await?;
@@ -163,14 +158,12 @@ async fn a_restarted_worker_resends_the_report_that_nobody_acknowledged() -> Res
     bounded(async {
         let mut coordinator = Coordinator::start_lasting(&[]).await?;
         let mut worker = Worker::start(&coordinator, "r").await?;
-        let gate = coordinator.home().join("gate");
-        let runs = coordinator.home().join("runs");
-        let wait = format!("until [ -e {} ]; do sleep 0.02; done", gate.display());
-        let code = format!("echo begun; {wait}; echo x >> {}; echo finished", runs.display());
+        let gate = coordinator.gate();
+        let code = format!("echo begun; {}; echo finished", gate.wait());
         let id = coordinator.api()?.submit_shell("r", &code).await?.row.id;
         coordinator.api()?.wrote(id, "begun").await?;
         coordinator.kill().await?;
-        std::fs::write(&gate, "")?;
+        gate.open()?;
         let spool = worker.state_dir().join("spool");
         let in_spool = || std::fs::read_dir(&spool).into_iter().flatten().flatten();
         let is_report = |entry: std::fs::DirEntry| entry.path().extension().is_some_and(|kind| kind == "json");
@@ -181,7 +174,7 @@ async fn a_restarted_worker_resends_the_report_that_nobody_acknowledged() -> Res
         let task = coordinator.api()?.done(id).await?;
         assert_eq!((task.row.state, task.row.attempt), (TaskState::Completed, 1));
         assert_eq!(task.result.map(|result| result.stdout).as_deref(), Some("begun\nfinished\n"));
-        assert_eq!(std::fs::read_to_string(&runs)?, "x\n", "it ran once");
+        assert_eq!(worker.starts(id), 1, "it ran once");
         eventually("the spool is empty", async || Ok((!in_spool().any(is_report)).then_some(()))).await
     })
     .await

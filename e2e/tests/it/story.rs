@@ -77,12 +77,12 @@ async fn follow_shows_output_while_the_task_runs() -> Result<()> {
     bounded(async {
         let coordinator = Coordinator::start().await?;
         let _worker = Worker::start(&coordinator, "r").await?;
-        let gate = coordinator.home().join("gate");
-        let code = format!("echo first; until [ -e {} ]; do sleep 0.02; done; echo second", gate.display());
+        let gate = coordinator.gate();
+        let code = format!("echo first; {}; echo second", gate.wait());
         let mut cw = coordinator.cw_command()?.args(["send", "--follow", "r", "--shell", &code]).spawn()?;
         let mut lines = BufReader::new(cw.stdout.take().expect("piped")).lines();
         assert_eq!(lines.next_line().await?.as_deref(), Some("first"));
-        std::fs::write(&gate, "")?;
+        gate.open()?;
         assert_eq!(lines.next_line().await?.as_deref(), Some("second"));
         assert_eq!(lines.next_line().await?, None);
         assert!(cw.wait().await?.success());

@@ -12,19 +12,21 @@ use tokio::task::JoinSet;
 
 use super::WAIT;
 
+/// What a task says that finds another attempt of it running.
+pub(crate) const OVERLAP: &str = "another attempt runs";
+
 /// A task that was acknowledged and seen done.
 pub(crate) struct DoneTask {
     pub(crate) id: TaskId,
     pub(crate) repo: &'static str,
-    /// What it is called in the load, and its idempotency key.
-    pub(crate) name: String,
     /// What its result must hold.
     pub(crate) wrote: String,
 }
 
 /// Clients and pretended workers, until told to finish.
 pub(crate) struct Load {
-    traces: PathBuf,
+    /// A directory that tasks can read.
+    locks: PathBuf,
     /// Told to the clients first, to the pretended workers once nobody needs them.
     is_enough: Arc<AtomicBool>,
     is_over: Arc<AtomicBool>,
@@ -33,21 +35,21 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    pub(crate) fn new(home: &Path) -> Self {
+    pub(crate) fn new(shared: PathBuf) -> Self {
         let (submitters, pretenders) = (JoinSet::new(), JoinSet::new());
-        Self { traces: home.to_owned(), is_enough: Arc::default(), is_over: Arc::default(), submitters, pretenders }
+        Self { locks: shared, is_enough: Arc::default(), is_over: Arc::default(), submitters, pretenders }
     }
 
     /// A client that submits one task after the other and waits for each to be done.
     pub(crate) fn submit(&mut self, api: Api, repo: &'static str, number: u32) {
-        let (is_enough, traces) = (Arc::clone(&self.is_enough), self.traces.clone());
+        let (is_enough, locks) = (Arc::clone(&self.is_enough), self.locks.clone());
         self.submitters.spawn_local(async move {
             let mut done = Vec::new();
             while !is_enough.load(Ordering::Relaxed) {
                 let name = format!("{repo}-{number}-{}", done.len());
-                let id = submit(&api, repo, &name, &traces).await?;
+                let id = submit(&api, repo, &name, &locks).await?;
                 see_done(&api, id).await?;
-                done.push(DoneTask { id, repo, wrote: format!("{name}\n"), name });
+                done.push(DoneTask { id, repo, wrote: format!("{name}\n") });
             }
             Ok(done)
         });
@@ -81,30 +83,20 @@ impl Load {
         }
         Ok(done)
     }
-
-    /// How often a task of a real worker began.
-    pub(crate) fn runs(&self, name: &str) -> Result<usize> {
-        let path = self.traces.join(name);
-        Ok(std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?.lines().count())
-    }
-
-    /// Whether an attempt of the task found another one running.
-    pub(crate) fn overlapped(&self, name: &str) -> bool {
-        self.traces.join(format!("{name}.overlap")).exists()
-    }
 }
 
-async fn submit(api: &Api, repo: &str, name: &str, traces: &Path) -> Result<TaskId> {
-    let spec = json!({"repo": repo, "max_attempts": 10, "run": {"kind": "shell", "code": code(name, traces)}});
+async fn submit(api: &Api, repo: &str, name: &str, locks: &Path) -> Result<TaskId> {
+    let spec = json!({"repo": repo, "max_attempts": 10, "run": {"kind": "shell", "code": code(name, locks)?}});
     let answer = api.insist(async |api| api.submit_once(&spec, name).await).await?;
     ensure!(answer.status == 201, "{name}: {}", answer.text());
     Ok(answer.value::<TaskView>()?.row.id)
 }
 
-/// Leaves a line for each time it runs, and a file when it is not alone. The lock ends with the process.
-fn code(name: &str, traces: &Path) -> String {
-    let trace = traces.join(name).display().to_string();
-    format!("exec 9>{trace}.lock; flock -n 9 || touch {trace}.overlap; echo run >> {trace}; sleep 0.05; echo {name}")
+/// Says when it is not alone. The lock ends with the process.
+fn code(name: &str, locks: &Path) -> Result<String> {
+    let lock = locks.join(name);
+    std::fs::write(&lock, "")?;
+    Ok(format!("exec 9<{}; flock -n 9 || echo {OVERLAP}; sleep 0.05; echo {name}", lock.display()))
 }
 
 async fn see_done(api: &Api, id: TaskId) -> Result<()> {
