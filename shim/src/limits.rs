@@ -55,11 +55,17 @@ impl Gate {
     /// With no connection yet.
     #[must_use]
     pub fn new(limits: Limits) -> Arc<Self> {
+        Self::sharing(limits, Lookups::new(limits.max_lookups))
+    }
+
+    /// The same, with look-ups that other gates share: `max_lookups` does not count.
+    #[must_use]
+    pub fn sharing(limits: Limits, lookups: Lookups) -> Arc<Self> {
         let places = limits.max_connections.min(Semaphore::MAX_PERMITS / 2);
         let waiting = limits.max_waiting.min(Semaphore::MAX_PERMITS / 2);
         Arc::new(Self {
             limits,
-            lookups: Lookups::new(limits.max_lookups),
+            lookups,
             counters: Counters::default(),
             inside: Arc::new(Semaphore::new(places + waiting)),
             places: Semaphore::new(places),

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::artifacts::{self, Collected, Snapshot, Way};
 use crate::confinement::LEVEL;
-use crate::directory::{self, Directory};
+use crate::directory::{self, Directory, Place};
 use crate::heartbeat::Heartbeat;
 use crate::output::{Account, Leftover};
 use crate::random::Backoff;
@@ -109,7 +109,11 @@ impl Attempt {
 
     async fn prepare(&self) -> anyhow::Result<Directory> {
         let (worker, spec, slot) = (Arc::clone(&self.worker), self.spec.clone(), self.slot.number);
-        tokio::task::spawn_blocking(move || Directory::create(&worker.confinement.place(slot), &spec)).await?
+        tokio::task::spawn_blocking(move || {
+            let place = Place { hosts: worker.network.hosts(&spec), ..worker.confinement.place(slot) };
+            Directory::create(&place, &spec)
+        })
+        .await?
     }
 
     /// Lists and uploads the files that came of it, as long as the lease allows.

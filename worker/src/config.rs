@@ -10,6 +10,8 @@ use anyhow::{Context as _, bail, ensure};
 use clap::{Args, ValueEnum};
 use protocol::RepoName;
 
+pub use crate::network::Allowed;
+
 use walls::path;
 pub use walls::{CgroupUse, WallArgs, Walls};
 
@@ -54,6 +56,9 @@ pub struct RunArgs {
     /// Bytes of files that are uploaded for one attempt; more are only listed
     #[arg(long, env = "CW_ARTIFACTS_LIMIT", value_name = "SIZE", default_value = "100M", value_parser = protocol::unit::size_bytes)]
     pub artifacts_limit: u64,
+    /// What tasks with a restricted network may reach, as name:port, separated by commas
+    #[arg(long, env = "CW_ALLOW", value_name = "NAME:PORT", value_delimiter = ',')]
+    pub allow: Vec<String>,
     /// How log lines look
     #[arg(long, env = "CW_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
@@ -95,6 +100,8 @@ pub struct Config {
     pub keep_attempts: bool,
     /// Bytes of files that are uploaded for one attempt.
     pub artifacts_limit: u64,
+    /// What tasks with a restricted network may reach.
+    pub allow: Vec<Allowed>,
     /// How log lines look.
     pub log_format: LogFormat,
 }
@@ -116,6 +123,7 @@ impl Config {
             http: args.http.as_deref().filter(|text| !text.is_empty()).map(loopback).transpose()?,
             keep_attempts: args.keep_attempts,
             artifacts_limit: args.artifacts_limit,
+            allow: crate::network::allow::parse(&args.allow)?,
             log_format: args.log_format,
             // Last, because reading it may delete the file.
             key: Key::read(args.key_file.as_deref(), args.key_once)?,

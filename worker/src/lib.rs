@@ -25,6 +25,7 @@ mod health;
 mod heartbeat;
 mod language;
 mod link;
+mod network;
 mod output;
 mod process;
 mod random;
@@ -35,6 +36,7 @@ mod spool;
 mod state;
 mod stats;
 
+pub use network::LOOKUPS;
 pub use signals::Stage;
 
 /// How the worker left.
@@ -74,6 +76,8 @@ struct Worker {
     confinement: confinement::Confinement,
     slots: slots::Slots,
     tools: language::Tools,
+    network: network::Network,
+    means: network::Means,
     stats: stats::Stats,
 }
 
@@ -102,6 +106,8 @@ impl Worker {
             client: Arc::new(client::Client::new(config.coordinator.clone(), &config.key)?),
             spool: Arc::new(spool),
             slots: slots::Slots::default(),
+            network: network::Network::new(&config.allow),
+            means: network::Means::found(config.slots),
             stats: stats::Stats::default(),
             family,
             confinement,
@@ -110,6 +116,11 @@ impl Worker {
             state,
             tools,
         })
+    }
+
+    /// Serves the listeners of an attempt.
+    fn relay(&self, listeners: Vec<std::os::fd::OwnedFd>) -> std::io::Result<network::Relays> {
+        network::Relays::start(&self.network, listeners, &self.means)
     }
 }
 
@@ -122,7 +133,7 @@ fn unconfined(error: anyhow::Error) -> anyhow::Error {
 
 /// The words for what can be run, and for what can be asked of a run.
 fn offers(tools: &language::Tools) -> Vec<String> {
-    let asked = ["limits", "network:none"].map(str::to_owned);
+    let asked = ["limits", "network:none", "network:restricted"].map(str::to_owned);
     tools.words().into_iter().chain(asked).collect()
 }
 
@@ -141,6 +152,10 @@ pub async fn run(config: config::Config, stages: watch::Receiver<Stage>) -> anyh
     let repos = worker.config.repos.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let (id, runs, slots) = (worker.info.id, worker.info.runs.join(", "), worker.config.slots);
     tracing::info!("worker {id} serves {repos}: runs {runs}, {slots} at a time, confined by bubblewrap");
+    if !worker.config.allow.is_empty() {
+        let allowed = worker.config.allow.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        tracing::info!("tasks with a restricted network may reach {allowed}");
+    }
     Ok(session::run(worker, stages).await)
 }
 

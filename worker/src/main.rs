@@ -76,9 +76,10 @@ fn doctor(args: &DoctorArgs) -> ExitCode {
 }
 
 fn serve(config: Config) -> anyhow::Result<Exit> {
+    raise_file_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
-        .max_blocking_threads(config.slots as usize + 2)
+        .max_blocking_threads(config.slots as usize + 2 + worker::LOOKUPS)
         .enable_all()
         .build()?;
     let exit = runtime.block_on(async {
@@ -88,6 +89,15 @@ fn serve(config: Config) -> anyhow::Result<Exit> {
     // Nothing that is still on its way is worth waiting for: what matters is in the spool.
     runtime.shutdown_background();
     exit
+}
+
+/// Each connection of a task takes two files: a thousand, the usual limit, would be few. Tasks have a limit of their own.
+fn raise_file_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }) {
+        tracing::warn!(%error, "could not raise the limit of open files");
+    }
 }
 
 fn fail(error: &anyhow::Error) -> ExitCode {

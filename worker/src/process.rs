@@ -15,6 +15,7 @@ use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 use tokio::time::timeout;
 
 use crate::confinement::Plan;
+use crate::confinement::init::MAX_LISTENERS;
 use crate::confinement::wire::{Note, Order, frame};
 
 pub(crate) use family::Family;
@@ -78,7 +79,6 @@ impl Process {
     }
 
     /// The descriptors that came with the notes so far, in order.
-    #[expect(dead_code, reason = "restricted network takes its listeners from here")]
     pub(crate) fn descriptors(&mut self) -> Vec<OwnedFd> {
         self.descriptors.drain(..).collect()
     }
@@ -115,7 +115,7 @@ impl Process {
 /// One read, with the descriptors that come along.
 fn receive(control: &UnixStream, heard: &mut Vec<u8>, descriptors: &mut VecDeque<OwnedFd>) -> io::Result<usize> {
     let mut buffer = [0; 16 << 10];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(64))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_LISTENERS))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let read = recvmsg(control, &mut [IoSliceMut::new(&mut buffer)], &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
     for message in ancillary.drain() {

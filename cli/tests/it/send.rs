@@ -86,6 +86,17 @@ fn every_option_reaches_the_spec() {
 }
 
 #[test]
+fn a_network_is_none_or_restricted() {
+    let peer = accepting();
+    let user = User::of(&peer);
+    assert_eq!(user.run(&["send", "r", "--shell", "ls", "--network", "restricted"]).code, 0);
+    assert_eq!(submitted(&peer)["network"], "restricted");
+    let ran = user.run(&["send", "r", "--shell", "ls", "--network", "open"]);
+    assert_eq!(ran.code, 2, "{ran:?}");
+    assert!(ran.err.contains("none, restricted"), "{ran:?}");
+}
+
+#[test]
 fn agent_options_reach_the_spec() {
     let peer = accepting();
     User::of(&peer).run(&[

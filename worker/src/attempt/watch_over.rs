@@ -7,13 +7,14 @@ use protocol::{Outcome, Run};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::{Attempt, must_leave};
-use crate::confinement::Plan;
 use crate::confinement::cgroup::{Cgroup, Counted};
 use crate::confinement::init::MAX_RETURN_BYTES;
 use crate::confinement::limits::Passed;
 use crate::confinement::wire::{End, Note, Returned, Status};
+use crate::confinement::{Plan, Program};
 use crate::directory::Directory;
 use crate::heartbeat::Verdict;
+use crate::network::Relays;
 use crate::output::{Account, Leftover, Output};
 use crate::process::Process;
 
@@ -66,6 +67,7 @@ enum Cause {
 pub(super) async fn watch_over(attempt: &mut Attempt, directory: &Directory) -> Finished {
     let worker = Arc::clone(&attempt.worker);
     let program = worker.tools.program(&attempt.grant, &attempt.spec, directory);
+    let program = program.map(|program| Program { binds: worker.network.binds(&attempt.spec), ..program });
     let planned = program
         .and_then(|program| Ok(worker.confinement.plan(&attempt.spec, program, directory, attempt.slot.number)?));
     let (plan, cgroup) = match planned {
@@ -89,9 +91,13 @@ async fn run(attempt: &mut Attempt, plan: &Plan, directory: &Directory, cgroup: 
     output.read(stdout, stderr);
     let live = output.send_live(Arc::clone(&worker.client), attempt.grant.lease, attempt.heartbeat.validity());
     let live = tokio::spawn(live);
-    let cause = wait_for_end(attempt, &mut process, &output).await;
+    let mut relays = None;
+    let cause = wait_for_end(attempt, &mut process, &output, &mut relays).await;
     let end = stop(attempt, &mut process, &cause).await;
     process.close().await;
+    if let Some(relays) = relays {
+        relays.end().await;
+    }
     if end.is_none() && !matches!(cause, Cause::NotStarted { .. }) {
         let family = Arc::clone(&worker.family);
         let _ = tokio::task::spawn_blocking(move || family.end_orphans()).await;
@@ -108,7 +114,12 @@ async fn run(attempt: &mut Attempt, plan: &Plan, directory: &Directory, cgroup: 
 }
 
 /// Waits for the first of everything that can end an attempt. The lease comes first: once it is lost, nothing counts.
-async fn wait_for_end(attempt: &mut Attempt, process: &mut Process, output: &Output) -> Cause {
+async fn wait_for_end(
+    attempt: &mut Attempt,
+    process: &mut Process,
+    output: &Output,
+    relays: &mut Option<Relays>,
+) -> Cause {
     let (timeout_s, idle_s) = (attempt.spec.timeout_s(), attempt.spec.idle_timeout_s.unwrap_or(u32::MAX));
     let mut deadline = Instant::now() + Duration::from_secs(timeout_s.into());
     let mut has_begun = false;
@@ -125,7 +136,10 @@ async fn wait_for_end(attempt: &mut Attempt, process: &mut Process, output: &Out
                     has_begun = true;
                     deadline = Instant::now() + Duration::from_secs(timeout_s.into());
                 }
-                Some(Note::Listening) => {}
+                Some(Note::Listening) => match attempt.worker.relay(process.descriptors()) {
+                    Ok(started) => *relays = Some(started),
+                    Err(error) => return Cause::Stopped(Outcome::ConfinementUnavailable { detail: error.to_string() }),
+                },
                 Some(Note::Unconfined { message }) => return Cause::Unconfined { message },
                 Some(Note::NotStarted { code, message }) => return Cause::NotStarted { code, message },
                 Some(Note::Ended(end)) => return Cause::Ended(end),

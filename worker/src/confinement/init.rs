@@ -20,6 +20,7 @@ use super::limits::Passed;
 use super::sampler::Sampler;
 use super::wire::{self, End, Note, Order, Status};
 use super::{Init, apply};
+pub(crate) use listeners::MAX_LISTENERS;
 pub(crate) use returned::MAX_RETURN_BYTES;
 use returned::ReturnPipe;
 use start::{NotStarted, start};

@@ -54,7 +54,7 @@ pub(crate) fn arguments(policy: &Policy, system: &[System], shared_memory_bytes:
     let staging = policy.staging;
     let mut args = Arguments(vec![policy.bwrap.display().to_string()]);
     args.add("--unshare-pid --unshare-ipc --unshare-uts --die-with-parent --new-session --as-pid-1");
-    args.add("--cap-drop ALL --cap-add CAP_SETFCAP --cap-add CAP_DAC_READ_SEARCH --hostname task");
+    args.add("--cap-drop ALL --cap-add CAP_SETFCAP --cap-add CAP_DAC_READ_SEARCH --cap-add CAP_NET_BIND_SERVICE --hostname task");
     for entry in system {
         match entry {
             System::Directory(path) => args.mount("--ro-bind", path, path),

@@ -27,6 +27,7 @@ fn every_wrong_setting_is_named_with_what_to_do() {
     refused(&["--repo", ""], URL, "no repo");
     refused(&["--state-dir", "/proc/nowhere"], URL, "cannot make state directory /proc/nowhere");
     refused(&["--http", "0.0.0.0:0"], URL, "only a loopback address is served");
+    refused(&["--allow", "authproxy:4000,localhost:80"], URL, "--allow `localhost:80`: host `localhost`: in a task");
     refused(&["--python", "/nonexistent/python"], URL, "--python /nonexistent/python");
 }
 
@@ -70,7 +71,16 @@ fn the_worker_says_who_it_is_and_what_it_can_run() {
     assert_eq!(body["repos"], serde_json::json!(["b", "a"]));
     assert_eq!(
         body["worker"]["runs"],
-        serde_json::json!(["python", "javascript", "shell", "command", "handler", "limits", "network:none"])
+        serde_json::json!([
+            "python",
+            "javascript",
+            "shell",
+            "command",
+            "handler",
+            "limits",
+            "network:none",
+            "network:restricted"
+        ])
     );
     let proved: Vec<&str> =
         body["worker"]["confinement"].as_array().unwrap().iter().filter_map(|word| word.as_str()).collect();
