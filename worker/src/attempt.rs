@@ -1,4 +1,5 @@
-//! One attempt, top to bottom: decode → first renewal → private directory → run → collect → spool → report → clean up.
+//! One attempt, top to bottom: decode → first renewal → walls, or those from the shelf → run → collect → spool → report →
+//! clean up.
 //!
 //! Nothing is started before the first renewal, and nothing is published once the lease is lost.
 
@@ -13,11 +14,12 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::artifacts::{self, Collected, Snapshot, Way};
-use crate::confinement::LEVEL;
-use crate::directory::{self, Directory, Place};
+use crate::confinement::{Enforced, Init, LEVEL, Program};
 use crate::heartbeat::Heartbeat;
 use crate::output::{Account, Leftover};
+use crate::process::NotBuilt;
 use crate::random::Backoff;
+use crate::ready::{Ready, Site};
 use crate::slots::Slot;
 use crate::spool::{Delivery, Head, Settled};
 use crate::{Worker, clock};
@@ -89,31 +91,39 @@ struct Attempt {
 impl Attempt {
     async fn run(mut self) -> Ended {
         let started_at = Instant::now();
-        let directory = self.prepare().await;
-        let before = match &directory {
-            Ok(directory) => Snapshot::take(directory.work()).await,
-            Err(_) => Snapshot::default(),
+        let (Ready { site, stages, .. }, plan) = match self.prepare().await {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                let failed = Finished::without(not_prepared(&error));
+                return self.finish(failed, Collected::default(), started_at.elapsed()).await;
+            }
         };
-        let finished = match &directory {
-            Ok(directory) => watch_over(&mut self, directory).await,
-            Err(error) => Finished::setup_failed(format!("{error:#}")),
-        };
+        let before = Snapshot::take(site.directory.work()).await;
+        let finished = watch_over(&mut self, stages, &plan, &site).await;
         let wall = started_at.elapsed();
         let collected = self.collect(before, &finished).await;
         let ended = self.finish(finished, collected, wall).await;
-        if let Ok(directory) = directory {
-            self.clean_up(directory).await;
-        }
+        self.clean_up(site).await;
         ended
     }
 
-    async fn prepare(&self) -> anyhow::Result<Directory> {
-        let (worker, spec, slot) = (Arc::clone(&self.worker), self.spec.clone(), self.slot.number);
-        tokio::task::spawn_blocking(move || {
-            let place = Place { hosts: worker.network.hosts(&spec), ..worker.confinement.place(slot) };
-            Directory::create(&place, &spec)
-        })
-        .await?
+    /// Takes what is ready on the shelf, or builds it; the task moves in.
+    async fn prepare(&self) -> anyhow::Result<(Ready, Init)> {
+        let (worker, slot) = (&self.worker, self.slot.number);
+        let memory_bytes = Enforced::new(&self.spec).memory_bytes;
+        let ready = match worker.shelf.take(slot, memory_bytes).await {
+            Some(ready) => ready,
+            None => Ready::build(&worker.confinement, &worker.family, slot, memory_bytes).await?,
+        };
+        let (worker, grant, spec) = (Arc::clone(worker), self.grant.clone(), self.spec.clone());
+        let (ready, plan) = tokio::task::spawn_blocking(move || move_in(&worker, &grant, &spec, ready)).await?;
+        match plan {
+            Ok(plan) => Ok((ready, plan)),
+            Err(error) => {
+                ready.discard().await;
+                Err(error)
+            }
+        }
     }
 
     /// Lists and uploads the files that came of it, as long as the lease allows.
@@ -199,16 +209,30 @@ impl Attempt {
         }
     }
 
-    async fn clean_up(&self, directory: Directory) {
-        if self.worker.config.keep_attempts {
-            tracing::info!(task = %self.grant.task, "attempt kept in {}", directory.path().display());
-            return;
+    async fn clean_up(&self, site: Site) {
+        let keep = self.worker.config.keep_attempts;
+        if keep {
+            tracing::info!(task = %self.grant.task, "attempt kept in {}", site.directory.path().display());
         }
-        let removed = tokio::task::spawn_blocking(move || directory::remove(directory.path())).await;
-        if let Err(error) = removed.map_err(io::Error::from).flatten() {
-            tracing::warn!(task = %self.grant.task, "cannot remove the attempt's directory: {error}");
-        }
+        site.remove(keep).await;
     }
+}
+
+fn not_prepared(error: &anyhow::Error) -> Outcome {
+    let detail = format!("{error:#}");
+    match error.downcast_ref() {
+        Some(NotBuilt::Walls(_)) => Outcome::ConfinementUnavailable { detail },
+        Some(NotBuilt::Process(_)) | None => Outcome::SetupFailed { detail },
+    }
+}
+
+/// Lays out the task and its code, and holds what will run to its limits.
+fn move_in(worker: &Worker, grant: &LeaseGrant, spec: &Spec, mut ready: Ready) -> (Ready, anyhow::Result<Init>) {
+    let plan = ready.site.move_in(spec, worker.network.hosts(spec)).and_then(|limits| {
+        let program = worker.tools.program(grant, spec, &ready.site.directory)?;
+        Ok(Init::new(Program { binds: worker.network.binds(spec), ..program }, spec, limits))
+    });
+    (ready, plan)
 }
 
 fn report(outcome: Outcome, account: Account, usage: Usage) -> Report {

@@ -38,6 +38,9 @@ pub struct RunArgs {
     /// How many tasks to run side by side
     #[arg(long, env = "CW_SLOTS", value_name = "N", default_value = "3", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub slots: u32,
+    /// How many slots have their walls built before there is a task for them [default: all, 4 at most]
+    #[arg(long, env = "CW_READY", value_name = "N")]
+    pub ready: Option<u32>,
     /// How long running tasks may take to finish after TERM or INT
     #[arg(long, env = "CW_GRACE", value_name = "TIME", default_value = "30s", value_parser = duration)]
     pub grace: Duration,
@@ -67,6 +70,9 @@ pub struct RunArgs {
     pub log: String,
 }
 
+/// Attempts that are prepared unless somebody says how many: each takes three small processes.
+const MOST_READY: u32 = 4;
+
 /// How log lines look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
@@ -88,6 +94,8 @@ pub struct Config {
     pub walls: Walls,
     /// How many attempts run side by side.
     pub slots: u32,
+    /// How many slots have their walls built before there is a task for them.
+    pub ready: u32,
     /// How long attempts may take to finish once it drains.
     pub grace: Duration,
     /// Whether it leaves after one task.
@@ -112,11 +120,13 @@ impl Config {
     /// # Errors
     /// The first thing that is missing or wrong, with what to do about it.
     pub fn new(args: &RunArgs) -> anyhow::Result<Self> {
+        let slots = if args.once { 1 } else { args.slots };
         Ok(Self {
             coordinator: address(args.coordinator.as_deref())?,
             repos: repos(&args.repo)?,
             walls: Walls::new(&args.walls)?,
-            slots: if args.once { 1 } else { args.slots },
+            slots,
+            ready: args.ready.unwrap_or(MOST_READY).min(slots),
             grace: args.grace,
             once: args.once,
             idle_exit: args.idle_exit,

@@ -19,7 +19,7 @@ use protocol::Spec;
 use serde::{Deserialize, Serialize};
 
 use crate::config::{CgroupUse, Walls};
-use crate::directory::{Directory, Place};
+use crate::directory::{self, Directory, Place};
 use crate::language::PATH;
 use crate::state::StateDir;
 use cgroup::{Cgroup, Hierarchy};
@@ -30,6 +30,7 @@ pub(crate) mod apply;
 pub(crate) mod cgroup;
 pub(crate) mod check;
 pub(crate) mod enter;
+pub(crate) mod etc;
 pub(crate) mod exceed;
 pub(crate) mod init;
 pub(crate) mod limits;
@@ -68,18 +69,13 @@ pub(crate) struct Policy {
     pub(crate) ro_mounts: Vec<PathBuf>,
 }
 
-/// The whole plan: first for `enter`, then for `init`.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Plan {
-    pub(crate) enter: Enter,
-    pub(crate) init: Init,
-}
-
 /// What `enter` does before it becomes bubblewrap.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Enter {
-    /// The attempt's directory: its parts are what bubblewrap mounts.
-    pub(crate) directory: PathBuf,
+    /// Where all attempts have their directories.
+    pub(crate) attempts: PathBuf,
+    /// The attempt's own: its parts are what bubblewrap mounts.
+    pub(crate) directory: String,
     /// Where bubblewrap takes them from.
     pub(crate) staging: PathBuf,
     /// The slot's user, when the worker is root.
@@ -142,6 +138,7 @@ impl Confinement {
     /// When bubblewrap is missing, or cgroups are required and cannot be made.
     pub(crate) fn found(walls: &Walls, state: &StateDir) -> anyhow::Result<Self> {
         let (hierarchy, cgroup_seen) = cgroups(walls.cgroup)?;
+        state.make_etc()?;
         let policy = Policy {
             bwrap: probe::find_bwrap(PATH)?,
             staging: mounts::staging(&walls.ro_mounts)
@@ -161,39 +158,33 @@ impl Confinement {
 
     /// Where the attempt in this slot has its directory.
     pub(crate) fn place(&self, slot: u32) -> Place<'_> {
-        Place { attempts: &self.attempts, init: &self.init, owner: self.policy.uid(slot), hosts: mounts::HOSTS }
+        Place { attempts: &self.attempts, init: &self.init, owner: self.policy.uid(slot) }
     }
 
-    /// The plan for one attempt, and its cgroup, which must be removed when all is over.
+    /// A cgroup for the attempt, when there can be one. It must be removed when all is over.
     ///
     /// # Errors
-    /// When the cgroup cannot be made.
-    pub(crate) fn plan(
-        &self,
-        spec: &Spec,
-        program: Program,
-        directory: &Directory,
-        slot: u32,
-    ) -> std::io::Result<(Plan, Option<Cgroup>)> {
-        let mut limits = Enforced::new(spec);
-        let cgroup = self.hierarchy.as_ref().map(|found| found.make(&directory.name(), Some(&limits))).transpose()?;
-        limits.in_cgroup = cgroup.is_some();
-        let enter = Enter {
-            directory: directory.path().to_path_buf(),
+    /// When it cannot be made.
+    pub(crate) fn cgroup(&self, directory: &Directory) -> std::io::Result<Option<Cgroup>> {
+        self.hierarchy.as_ref().map(|found| found.make(&directory.name())).transpose()
+    }
+
+    /// The walls that can be built before the task is known, but for its memory.
+    pub(crate) fn enter(&self, directory: &Directory, cgroup: Option<&Cgroup>, slot: u32, memory_bytes: u64) -> Enter {
+        Enter {
+            attempts: self.attempts.clone(),
+            directory: directory.path().file_name().unwrap_or_default().to_string_lossy().into_owned(),
             staging: self.policy.staging.into(),
             uid: self.policy.uid(slot),
-            cgroups: cgroup.as_ref().map(|cgroup| cgroup.directories().to_vec()).unwrap_or_default(),
-            bwrap: mounts::arguments(&self.policy, &self.system, limits.memory_bytes / 2),
-        };
-        let Program { argv, env, returns, binds } = program;
-        let stdin = spec.stdin.as_ref().map(|_| format!("{TASK}/stdin"));
-        Ok((Plan { enter, init: Init { argv, env, stdin, returns, binds, limits } }, cgroup))
+            cgroups: cgroup.map(|cgroup| cgroup.directories().to_vec()).unwrap_or_default(),
+            bwrap: mounts::arguments(&self.policy, &self.system, memory_bytes / 2),
+        }
     }
 
     /// Removes what attempts of an earlier start left: their cgroups are named as their directories.
     pub(crate) fn sweep(&self, attempt: &Path) {
-        if let (Some(hierarchy), Some(name)) = (&self.hierarchy, attempt.file_name()) {
-            hierarchy.sweep(&name.to_string_lossy());
+        if let Some(hierarchy) = &self.hierarchy {
+            hierarchy.sweep(&directory::name(attempt));
         }
     }
 }
@@ -210,6 +201,15 @@ fn cgroups(wanted: CgroupUse) -> anyhow::Result<(Option<Hierarchy>, String)> {
             "--cgroup require: {why}; run the worker as root or in a systemd unit with Delegate=yes, or give --cgroup auto"
         ),
         Err(why) => Ok((None, format!("{why}: memory and processor time are sampled instead"))),
+    }
+}
+
+impl Init {
+    /// What runs inside, and within what limits.
+    pub(crate) fn new(program: Program, spec: &Spec, limits: Enforced) -> Self {
+        let Program { argv, env, returns, binds } = program;
+        let stdin = spec.stdin.as_ref().map(|_| format!("{TASK}/stdin"));
+        Self { argv, env, stdin, returns, binds, limits }
     }
 }
 

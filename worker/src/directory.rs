@@ -1,6 +1,6 @@
 //! The private directory of one attempt. Inside its confinement the task finds `work` at /workspace, `home` and `tmp` as
-//! its own, `task` (its code and input) and `etc` read-only. Removing it copes with whatever a task leaves: closed
-//! directories, any depth, links.
+//! its own, `task` (its code and input) read-only. It is made before the task is known and hidden until the task moves in.
+//! Removing it copes with whatever a task leaves: closed directories, any depth, links.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use protocol::Spec;
 
-use crate::confinement::{TASK, mounts};
+use crate::confinement::{TASK, mounts::HOSTS};
 use crate::random;
 
 /// A directory that nobody else can look into. It stays until `remove`.
@@ -27,17 +27,23 @@ pub(crate) struct Place<'state> {
     pub(crate) init: &'state Path,
     /// The slot's user, when the worker is root.
     pub(crate) owner: Option<u32>,
-    /// The names that the task can look up, as /etc/hosts has them.
-    pub(crate) hosts: &'state str,
 }
 
 impl Directory {
-    /// Makes one with a name that cannot be guessed, and lays out what the spec brings along.
-    pub(crate) fn create(place: &Place<'_>, spec: &Spec) -> anyhow::Result<Self> {
-        let path = place.attempts.join(format!("{:032x}", random::bits()?));
+    /// Makes one with a name that cannot be guessed.
+    pub(crate) fn create(place: &Place<'_>) -> anyhow::Result<Self> {
+        let path = place.attempts.join(format!(".{:032x}", random::bits()?));
         let directory = Self { path, owner: place.owner };
-        directory.lay_out(place, spec).with_context(|| format!("cannot prepare {}", directory.path.display()))?;
+        directory.furnish(place).with_context(|| format!("cannot prepare {}", directory.path.display()))?;
         Ok(directory)
+    }
+
+    /// Lays out what the spec brings along, and the names that the task can look up, as /etc/hosts has them.
+    pub(crate) fn move_in(&mut self, spec: &Spec, hosts: &str) -> anyhow::Result<()> {
+        let path = self.path.with_file_name(self.name());
+        fs::rename(&self.path, &path).with_context(|| format!("cannot rename {}", self.path.display()))?;
+        self.path = path;
+        self.lay_out(spec, hosts).with_context(|| format!("cannot prepare {}", self.path.display()))
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -46,7 +52,7 @@ impl Directory {
 
     /// A name that no other attempt has.
     pub(crate) fn name(&self) -> String {
-        self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+        name(&self.path)
     }
 
     /// Where the task works, seen from outside.
@@ -60,9 +66,10 @@ impl Directory {
         Ok(format!("{TASK}/{name}"))
     }
 
-    fn lay_out(&self, place: &Place<'_>, spec: &Spec) -> anyhow::Result<()> {
+    fn furnish(&self, place: &Place<'_>) -> anyhow::Result<()> {
         // Its parents are closed to all but the worker; the slot's user comes in by a door of its own.
         make(&self.path, if self.owner.is_some() { 0o711 } else { 0o700 })?;
+        // What is mounted on `etc` is the same for all.
         for name in ["task", "etc"] {
             make(&self.path.join(name), 0o755)?;
         }
@@ -70,16 +77,15 @@ impl Directory {
             make(&self.path.join(name), 0o700)?;
             self.give(&self.path.join(name))?;
         }
-        let etc = [
-            ("passwd", mounts::PASSWD),
-            ("group", mounts::GROUP),
-            ("nsswitch.conf", mounts::NSSWITCH),
-            ("hosts", place.hosts),
-        ];
-        for (name, text) in etc {
-            write_new(&self.path.join("etc").join(name), text.as_bytes(), 0o644)?;
+        write_new(&self.path.join("hosts"), HOSTS.as_bytes(), 0o644)?;
+        fs::hard_link(place.init, self.path.join("init")).context("cannot link the program")
+    }
+
+    fn lay_out(&self, spec: &Spec, hosts: &str) -> anyhow::Result<()> {
+        if hosts != HOSTS {
+            // In place: this very file is mounted already.
+            fs::write(self.path.join("hosts"), hosts)?;
         }
-        fs::hard_link(place.init, self.path.join("init")).context("cannot link the program")?;
         for (path, content) in &spec.files {
             self.lay_out_file(path.as_str(), &content.bytes()?).with_context(|| format!("file {path}"))?;
         }
@@ -108,6 +114,12 @@ impl Directory {
     fn give(&self, path: &Path) -> io::Result<()> {
         self.owner.map_or(Ok(()), |owner| chown(path, Some(owner), Some(owner)))
     }
+}
+
+/// The name of an attempt by its directory, whether a task has moved in or not.
+pub(crate) fn name(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.strip_prefix('.').unwrap_or(&name).to_owned()
 }
 
 fn make(path: &Path, mode: u32) -> io::Result<()> {

@@ -97,7 +97,7 @@ async fn examine(walls: &Walls, tools: &Tools, is_quick: bool) -> anyhow::Result
 async fn look(walls: &Walls, state: &StateDir, tools: &Tools, is_quick: bool) -> anyhow::Result<Vec<Row>> {
     state.run_program()?;
     let family = Arc::new(Family::found().context("cannot become a reaper of processes")?);
-    let confinement = Confinement::found(walls, state)?;
+    let confinement = Arc::new(Confinement::found(walls, state)?);
     let tried = probe::probe(&confinement, &family).await?;
     let mut rows: Vec<Row> = tried
         .into_iter()

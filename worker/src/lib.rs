@@ -29,12 +29,14 @@ mod network;
 mod output;
 mod process;
 mod random;
+mod ready;
 mod session;
 mod signals;
 mod slots;
 mod spool;
 mod state;
 mod stats;
+pub mod trial;
 
 pub use network::LOOKUPS;
 pub use signals::Stage;
@@ -73,8 +75,9 @@ struct Worker {
     spool: Arc<spool::Spool>,
     state: state::StateDir,
     family: Arc<process::Family>,
-    confinement: confinement::Confinement,
+    confinement: Arc<confinement::Confinement>,
     slots: slots::Slots,
+    shelf: ready::Shelf,
     tools: language::Tools,
     network: network::Network,
     means: network::Means,
@@ -90,6 +93,7 @@ impl Worker {
         let family = Arc::new(process::Family::found().context("cannot become a reaper of processes")?);
         state.run_program().map_err(unconfined)?;
         let confinement = confinement::Confinement::found(&config.walls, &state).map_err(unconfined)?;
+        let confinement = Arc::new(confinement);
         state.sweep(|attempt| confinement.sweep(attempt))?;
         let tried = confinement::probe::probe(&confinement, &family).await.map_err(unconfined)?;
         confinement::probe::require(&tried)?;
@@ -106,6 +110,7 @@ impl Worker {
             client: Arc::new(client::Client::new(config.coordinator.clone(), &config.key)?),
             spool: Arc::new(spool),
             slots: slots::Slots::default(),
+            shelf: ready::Shelf::default(),
             network: network::Network::new(&config.allow),
             means: network::Means::found(config.slots),
             stats: stats::Stats::default(),
@@ -116,6 +121,11 @@ impl Worker {
             state,
             tools,
         })
+    }
+
+    /// Has attempts ready for their tasks, until the shelf is closed.
+    async fn prepare(&self) {
+        self.shelf.keep_full(&self.confinement, &self.family, &self.slots, self.config.ready).await;
     }
 
     /// Serves the listeners of an attempt.

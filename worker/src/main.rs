@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use worker::config::{Config, LogFormat, RunArgs};
 use worker::doctor::DoctorArgs;
+use worker::trial::TrialArgs;
 use worker::{Exit, Stage, Stages};
 
 /// Takes tasks from a coordinator and runs them.
@@ -23,12 +24,9 @@ enum Command {
     ///
     /// Ends with 0 when the minimum holds, with 1 when a worker would refuse to start.
     Doctor(Box<DoctorArgs>),
-    /// The first stage of a confinement; the worker starts this itself.
+    /// Run a program behind the walls and say how long that took, for measurements.
     #[command(hide = true)]
-    Enter,
-    /// The last stage of a confinement, as its pid 1.
-    #[command(hide = true)]
-    Init,
+    Trial(Box<TrialArgs>),
     /// Try the walls of a confinement from inside.
     #[command(hide = true)]
     Check {
@@ -44,11 +42,16 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    // The stages of a confinement, which every task waits for, come before anything else is looked at.
+    match std::env::args_os().nth(1) {
+        Some(word) if word == "enter" => return worker::stage(Stages::Enter),
+        Some(word) if word == "init" => return worker::stage(Stages::Init),
+        Some(_) | None => {}
+    }
     match Args::parse().command {
         Command::Run(args) => run(&args),
-        Command::Doctor(args) => doctor(&args),
-        Command::Enter => worker::stage(Stages::Enter),
-        Command::Init => worker::stage(Stages::Init),
+        Command::Doctor(args) => block_on(worker::doctor::run(&args)),
+        Command::Trial(args) => block_on(worker::trial::run(&args)),
         Command::Check { bait } => worker::stage(Stages::Check { bait }),
         Command::Exceed { cgroups } => worker::stage(Stages::Exceed { cgroups }),
     }
@@ -69,9 +72,9 @@ fn run(args: &RunArgs) -> ExitCode {
     }
 }
 
-fn doctor(args: &DoctorArgs) -> ExitCode {
+fn block_on(command: impl Future<Output = anyhow::Result<ExitCode>>) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
-    let done = runtime.map_err(anyhow::Error::from).and_then(|runtime| runtime.block_on(worker::doctor::run(args)));
+    let done = runtime.map_err(anyhow::Error::from).and_then(|runtime| runtime.block_on(command));
     done.unwrap_or_else(|error| fail(&error))
 }
 

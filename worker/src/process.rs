@@ -8,21 +8,24 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
-use tokio::io::{AsyncWriteExt as _, Interest};
+use rustix::io::Errno;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recv, recvmsg};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, Interest};
 use tokio::net::UnixStream;
 use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 use tokio::time::timeout;
 
-use crate::confinement::Plan;
 use crate::confinement::init::MAX_LISTENERS;
 use crate::confinement::wire::{Note, Order, frame};
+use crate::confinement::{Enter, Init};
 
 pub(crate) use family::Family;
 
 mod family;
 mod tree;
 
+/// How long the stages may take to build the walls. In gVisor on a busy machine they need seconds.
+const BUILD: Duration = Duration::from_secs(30);
 /// How long the stages may take to leave once they have nothing to do.
 const LEAVE: Duration = Duration::from_secs(2);
 
@@ -36,9 +39,47 @@ pub(crate) struct Process {
     family: Arc<Family>,
 }
 
+/// Why there are no walls.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NotBuilt {
+    /// Not even a process could be started.
+    #[error("cannot start a process: {0}")]
+    Process(io::Error),
+    /// A step failed.
+    #[error("{0}")]
+    Walls(String),
+}
+
+/// Stages that were started, and what comes out of them.
+pub(crate) struct Started {
+    pub(crate) process: Process,
+    pub(crate) stdout: ChildStdout,
+    pub(crate) stderr: ChildStderr,
+}
+
 impl Process {
-    /// Starts the first stage and gives it the plan. What became of it is its first note.
-    pub(crate) async fn start(family: &Arc<Family>, plan: &Plan) -> io::Result<(Self, ChildStdout, ChildStderr)> {
+    /// Starts the stages; when they stand, the last one waits for `begin`.
+    ///
+    /// # Errors
+    /// Which step failed, and why.
+    pub(crate) async fn start(family: &Arc<Family>, plan: &Enter) -> Result<Started, NotBuilt> {
+        let mut started = Self::spawn(family, plan).await.map_err(NotBuilt::Process)?;
+        match started.process.stand().await {
+            Ok(()) => Ok(started),
+            Err(mut message) => {
+                started.process.close().await;
+                let mut complaint = String::new();
+                // What bubblewrap itself has to say.
+                let _ = timeout(LEAVE, started.stderr.read_to_string(&mut complaint)).await;
+                if !complaint.trim().is_empty() && !message.contains(complaint.trim()) {
+                    message += &format!(": {}", complaint.trim());
+                }
+                Err(NotBuilt::Walls(message))
+            }
+        }
+    }
+
+    async fn spawn(family: &Arc<Family>, plan: &Enter) -> io::Result<Started> {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
         ours.set_nonblocking(true)?;
         // The link leads to this very program, even when its file was replaced meanwhile.
@@ -52,13 +93,42 @@ impl Process {
         let control = UnixStream::from_std(ours)?;
         let (heard, descriptors) = (Vec::new(), VecDeque::new());
         let mut process = Self { child, pid, control, heard, descriptors, family: Arc::clone(family) };
-        let plans = [frame(&plan.enter)?, frame(&plan.init)?].concat();
-        match process.control.write_all(&plans).await {
-            // A stage that failed reads no more: its note says why.
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
-            written => written?,
+        process.send(&frame(plan)?).await?;
+        Ok(Started { process, stdout, stderr })
+    }
+
+    /// Waits until the walls stand.
+    ///
+    /// # Errors
+    /// Which step failed, and why.
+    async fn stand(&mut self) -> Result<(), String> {
+        match timeout(BUILD, self.note()).await {
+            Ok(Some(Note::Waiting)) => Ok(()),
+            Ok(Some(Note::Unconfined { message })) => Err(message),
+            Ok(Some(note)) => Err(format!("the stages said {note:?} too early")),
+            Ok(None) => Err("bubblewrap ended before the walls stood".into()),
+            Err(_) => Err(format!("the walls did not stand within {} s", BUILD.as_secs())),
         }
-        Ok((process, stdout, stderr))
+    }
+
+    /// Lets the program begin. What became of it is the next note.
+    pub(crate) async fn begin(&mut self, plan: &Init) -> io::Result<()> {
+        self.send(&frame(plan)?).await
+    }
+
+    /// Whether the stages wait for a program and have nothing to say.
+    pub(crate) fn is_waiting(&self) -> bool {
+        let mut byte = [0; 1];
+        let peeked = recv(&self.control, &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT);
+        peeked.is_err_and(|error| error == Errno::AGAIN)
+    }
+
+    async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self.control.write_all(bytes).await {
+            // A stage that failed reads no more: its note says why.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            written => written,
+        }
     }
 
     /// The next note; none when every stage is gone. Safe to cancel.

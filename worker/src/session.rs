@@ -34,11 +34,17 @@ pub(crate) async fn run(worker: Arc<Worker>, mut stages: watch::Receiver<Stage>)
     // What was left over goes first: its lease may still be alive.
     let is_done = resend::one_pass(&worker.spool, &worker.client).await.is_ok();
     let resending = tokio::spawn(resend::run(Arc::clone(&worker.spool), Arc::clone(&worker.client), is_done));
+    let preparing = tokio::spawn({
+        let worker = Arc::clone(&worker);
+        async move { worker.prepare().await }
+    });
     let (give_up, giving_up) = watch::channel(false);
     let mut session = Session { worker, attempts: JoinSet::new(), giving_up, idle_since: Instant::now() };
     let stop = session.take_leases(&mut stages).await;
     session.drain(&stop, &mut stages, &give_up).await;
     resending.abort();
+    session.worker.shelf.close().await;
+    let _ = preparing.await;
     session.leave().await;
     if *stages.borrow() == Stage::Leave { Exit::Left } else { stop.exit() }
 }

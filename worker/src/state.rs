@@ -7,7 +7,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 
+use crate::confinement::etc;
 use crate::directory;
+
+/// Beside the attempts, so that the slots' users reach it, too.
+pub(crate) const ETC: &str = ".etc";
 
 /// A state directory that is ours until this is dropped.
 pub(crate) struct StateDir {
@@ -23,6 +27,10 @@ impl StateDir {
         let lock = lock(path)?;
         let state = Self { path: path.to_path_buf(), _lock: lock };
         builder.create(state.attempts()).with_context(|| format!("cannot write to {}", path.display()))?;
+        if rustix::process::getuid().is_root() {
+            // The slots' users come in here, to what they know the name of; nobody else comes this far.
+            fs::set_permissions(state.attempts(), fs::Permissions::from_mode(0o711))?;
+        }
         state.copy_program().with_context(|| format!("cannot copy this program to {}", path.display()))?;
         Ok(state)
     }
@@ -52,6 +60,20 @@ impl StateDir {
         self.path.join("attempts")
     }
 
+    /// The /etc that all tasks are shown.
+    pub(crate) fn etc(&self) -> PathBuf {
+        self.attempts().join(ETC)
+    }
+
+    /// Makes that /etc anew.
+    pub(crate) fn make_etc(&self) -> anyhow::Result<()> {
+        let place = self.etc();
+        if fs::exists(&place)? {
+            directory::remove(&place)?;
+        }
+        etc::make(&place).with_context(|| format!("cannot make {}", place.display()))
+    }
+
     /// Writes and deletes a small file, to see that it can be done.
     pub(crate) fn probe(&self) -> std::io::Result<()> {
         let path = self.path.join("probe");
@@ -65,6 +87,9 @@ impl StateDir {
         let entries = fs::read_dir(&attempts).with_context(|| format!("cannot read {}", attempts.display()))?;
         for entry in entries {
             let path = entry?.path();
+            if path == self.etc() {
+                continue;
+            }
             also(&path);
             if let Err(error) = directory::remove(&path) {
                 tracing::warn!("cannot remove {}: {error}", path.display());

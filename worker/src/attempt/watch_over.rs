@@ -7,23 +7,23 @@ use protocol::{Outcome, Run};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::{Attempt, must_leave};
+use crate::confinement::Init;
 use crate::confinement::cgroup::{Cgroup, Counted};
 use crate::confinement::init::MAX_RETURN_BYTES;
 use crate::confinement::limits::Passed;
 use crate::confinement::wire::{End, Note, Returned, Status};
-use crate::confinement::{Plan, Program};
-use crate::directory::Directory;
 use crate::heartbeat::Verdict;
 use crate::network::Relays;
 use crate::output::{Account, Leftover, Output};
-use crate::process::Process;
+use crate::process::{Process, Started};
+use crate::ready::Site;
 
 const SIGXCPU: i32 = 24;
 const SIGXFSZ: i32 = 25;
 /// Between TERM and KILL, when the worker ends a task.
 const KILL_GRACE: Duration = Duration::from_secs(5);
 /// How long pid 1 may take beyond that; then the worker ends them itself.
-const INIT: Duration = Duration::from_secs(3);
+const LEAVING: Duration = Duration::from_secs(3);
 
 /// What became of the processes.
 pub(super) enum Finished {
@@ -40,9 +40,9 @@ pub(super) enum Finished {
 }
 
 impl Finished {
-    pub(super) fn setup_failed(detail: String) -> Self {
+    /// Nothing was run.
+    pub(super) fn without(outcome: Outcome) -> Self {
         let (leftover, account) = (Box::new(Leftover::nothing()), Account::default());
-        let outcome = Outcome::SetupFailed { detail };
         Self::Ran { outcome, leftover, account, used: Used::default(), return_value: None }
     }
 }
@@ -64,30 +64,14 @@ enum Cause {
 }
 
 /// Runs the task's program to its end.
-pub(super) async fn watch_over(attempt: &mut Attempt, directory: &Directory) -> Finished {
+pub(super) async fn watch_over(attempt: &mut Attempt, stages: Started, plan: &Init, site: &Site) -> Finished {
     let worker = Arc::clone(&attempt.worker);
-    let program = worker.tools.program(&attempt.grant, &attempt.spec, directory);
-    let program = program.map(|program| Program { binds: worker.network.binds(&attempt.spec), ..program });
-    let planned = program
-        .and_then(|program| Ok(worker.confinement.plan(&attempt.spec, program, directory, attempt.slot.number)?));
-    let (plan, cgroup) = match planned {
-        Ok(planned) => planned,
-        Err(error) => return Finished::setup_failed(format!("{error:#}")),
-    };
-    let finished = run(attempt, &plan, directory, cgroup.as_ref()).await;
-    if let Some(Err(error)) = cgroup.map(|cgroup| cgroup.remove()) {
-        tracing::warn!(task = %attempt.grant.task, "cannot remove the attempt's cgroup: {error}");
+    let Started { mut process, stdout, stderr } = stages;
+    if let Err(error) = process.begin(plan).await {
+        process.close().await;
+        return Finished::without(Outcome::SetupFailed { detail: format!("cannot speak to a process: {error}") });
     }
-    finished
-}
-
-async fn run(attempt: &mut Attempt, plan: &Plan, directory: &Directory, cgroup: Option<&Cgroup>) -> Finished {
-    let worker = Arc::clone(&attempt.worker);
-    let (mut process, stdout, stderr) = match Process::start(&worker.family, plan).await {
-        Ok(started) => started,
-        Err(error) => return Finished::setup_failed(format!("cannot start a process: {error}")),
-    };
-    let mut output = Output::new(attempt.spec.limits.output_bytes(), directory.path());
+    let mut output = Output::new(attempt.spec.limits.output_bytes(), site.directory.path());
     output.read(stdout, stderr);
     let live = output.send_live(Arc::clone(&worker.client), attempt.grant.lease, attempt.heartbeat.validity());
     let live = tokio::spawn(live);
@@ -102,7 +86,7 @@ async fn run(attempt: &mut Attempt, plan: &Plan, directory: &Directory, cgroup: 
         let family = Arc::clone(&worker.family);
         let _ = tokio::task::spawn_blocking(move || family.end_orphans()).await;
     }
-    let counted = cgroup.map(Cgroup::counted);
+    let counted = site.cgroup.as_ref().map(Cgroup::counted);
     let outcome = outcome(attempt, cause, &output, counted.as_ref());
     live.abort();
     let _ = live.await;
@@ -136,6 +120,7 @@ async fn wait_for_end(
                     has_begun = true;
                     deadline = Instant::now() + Duration::from_secs(timeout_s.into());
                 }
+                Some(Note::Waiting) => {}
                 Some(Note::Listening) => match attempt.worker.relay(process.descriptors()) {
                     Ok(started) => *relays = Some(started),
                     Err(error) => return Cause::Stopped(Outcome::ConfinementUnavailable { detail: error.to_string() }),
@@ -166,11 +151,12 @@ async fn stop(attempt: &Attempt, process: &mut Process, cause: &Cause) -> Option
         loop {
             match process.note().await? {
                 Note::Ended(end) => return Some(end),
-                Note::Unconfined { .. } | Note::Listening | Note::Started | Note::NotStarted { .. } => {}
+                Note::Unconfined { .. } | Note::Waiting | Note::Listening | Note::Started | Note::NotStarted { .. } => {
+                }
             }
         }
     };
-    let end = timeout(grace + INIT, ended).await.ok().flatten();
+    let end = timeout(grace + LEAVING, ended).await.ok().flatten();
     if end.is_none() {
         process.kill();
     }

@@ -6,8 +6,6 @@ use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd as _, FromRawFd as _};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt as _;
-use std::process::Command;
 
 /// Standard input as the socket to the worker. It stays open when this is dropped.
 pub(super) fn control_on_stdin() -> impl io::Read + io::Write {
@@ -53,10 +51,13 @@ pub(super) fn raise_loopback() -> io::Result<()> {
     }
 }
 
-/// Does `step` in the new process, before it becomes the program.
-pub(super) fn before_exec(command: &mut Command, step: impl FnMut() -> io::Result<()> + Send + Sync + 'static) {
-    // SAFETY: the stage that calls this has one thread, so the new process may allocate and lock as any other.
-    unsafe { command.pre_exec(step) };
+/// Makes this process's copy: says which one in the old process, and nothing in the new one.
+pub(super) fn fork() -> io::Result<Option<nix::unistd::Pid>> {
+    // SAFETY: the stage that calls this has one thread, so the new process may do what any other may.
+    match unsafe { nix::unistd::fork() }? {
+        nix::unistd::ForkResult::Parent { child } => Ok(Some(child)),
+        nix::unistd::ForkResult::Child => Ok(None),
+    }
 }
 
 /// Takes the socket from descriptor 0, which then is /dev/null: no program inherits the socket.

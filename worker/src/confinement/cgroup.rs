@@ -66,21 +66,18 @@ impl Hierarchy {
 
     /// Makes one and removes it.
     fn works(&self) -> bool {
-        let Ok(cgroup) = self.make("probe", None) else { return false };
+        let Ok(cgroup) = self.make("probe") else { return false };
         cgroup.remove().is_ok()
     }
 
     /// Makes the cgroup of an attempt.
-    pub(crate) fn make(&self, name: &str, limits: Option<&Enforced>) -> io::Result<Cgroup> {
+    pub(crate) fn make(&self, name: &str) -> io::Result<Cgroup> {
         let cgroup = Cgroup { directories: self.directories(name), is_v2: matches!(self, Self::V2(_)) };
         for directory in &cgroup.directories {
             match fs::create_dir(directory) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 made => made?,
             }
-        }
-        if let Some(limits) = limits {
-            cgroup.limit(limits)?;
         }
         Ok(cgroup)
     }
@@ -132,7 +129,8 @@ impl Cgroup {
         &self.directories
     }
 
-    fn limit(&self, limits: &Enforced) -> io::Result<()> {
+    /// Holds all that is in it to these limits.
+    pub(crate) fn limit(&self, limits: &Enforced) -> io::Result<()> {
         let pids = (limits.pids + OWN_PROCESSES).to_string();
         let memory = limits.memory_bytes.to_string();
         if self.is_v2 {

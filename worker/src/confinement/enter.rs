@@ -1,9 +1,9 @@
 //! The first stage: joins the cgroups, becomes the slot's user, leaves the host's namespaces, and becomes bubblewrap.
 //!
 //! The order matters. Cgroups need the worker's rights, so they come first. Another user comes before the namespaces:
-//! with uid 0 outside, a task can write to /proc/sys in spite of everything that follows. The attempt's directory is
+//! with uid 0 outside, a task can write to /proc/sys in spite of everything that follows. The directory of all attempts is
 //! entered before that, because its parents are closed to the slot's user; the working directory follows into the new
-//! mount namespace, and is mounted from there.
+//! mount namespace, and what is in it is mounted from there.
 
 use std::convert::Infallible;
 use std::fs;
@@ -20,6 +20,7 @@ use rustix::process::{DumpableBehavior, getgid, getuid, set_dumpable_behavior};
 
 use super::wire::{self, Note};
 use super::{Enter, apply};
+use crate::state::ETC;
 
 /// Runs as the first stage that the worker on standard input asked for. Returns only when it failed.
 pub(crate) fn run() -> ExitCode {
@@ -37,14 +38,15 @@ fn enter() -> anyhow::Result<Infallible> {
         let file = cgroup.join("cgroup.procs");
         fs::write(&file, "0").with_context(|| format!("cannot join {}", file.display()))?;
     }
-    std::env::set_current_dir(&plan.directory).context("cannot enter the attempt's directory")?;
+    std::env::set_current_dir(&plan.attempts).context("cannot enter the directory of attempts")?;
     if let Some(uid) = plan.uid {
         become_user(uid).with_context(|| format!("cannot become user {uid}"))?;
     }
     leave_namespaces().context("cannot make user, mount and network namespaces")?;
     apply::raise_loopback().context("cannot raise the loopback interface")?;
-    mount_bind_recursive(".", &plan.staging)
+    mount_bind_recursive(&plan.directory, &plan.staging)
         .with_context(|| format!("cannot mount the attempt's directory at {}", plan.staging.display()))?;
+    mount_bind_recursive(ETC, plan.staging.join("etc")).context("cannot mount the task's /etc")?;
     std::env::set_current_dir("/")?;
     let (program, arguments) = plan.bwrap.split_first().context("no bubblewrap in the plan")?;
     let error = Command::new(program).args(arguments).env_clear().exec();

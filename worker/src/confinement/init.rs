@@ -1,5 +1,6 @@
-//! The last stage, pid 1 of the task's own process namespace: one thread, one loop. It binds what the worker listens on,
-//! starts the program behind the last walls, reads its return value, watches its limits, and reaps.
+//! The last stage, pid 1 of the task's own process namespace: one thread, one loop. It has the process ready that will be
+//! the program, waits for a task, binds what the worker listens on, lets the program begin, reads its return value,
+//! watches its limits, and reaps.
 //!
 //! The task sees it as process 1 and can neither signal nor read it. When it leaves, for whatever reason, the kernel ends
 //! every process of the namespace: daemons that left their session, and those that ignore TERM, too.
@@ -23,7 +24,7 @@ use super::{Init, apply};
 pub(crate) use listeners::MAX_LISTENERS;
 pub(crate) use returned::MAX_RETURN_BYTES;
 use returned::ReturnPipe;
-use start::{NotStarted, start};
+use start::{NotStarted, Waiting};
 
 mod listeners;
 mod returned;
@@ -51,20 +52,25 @@ fn init(control: &UnixStream) -> anyhow::Result<()> {
     // Unreadable for the task: it has the worker's socket, and no filter yet.
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
     let alarm = Alarm::set()?;
+    let (mut returns, program_end) = ReturnPipe::new()?;
+    let waiting = Waiting::fork(program_end)?;
+    wire::say(control, &Note::Waiting);
     let plan: Init = wire::read_frame(control).context("no plan")?;
     let listening = listeners::bind(&plan.binds)?;
     if !listening.is_empty() {
         listeners::pass(control, &listening).context("cannot pass the listeners to the worker")?;
     }
     drop(listening);
-    let (returns, program_end) = ReturnPipe::new(plan.returns)?;
-    let main = match start(&plan, program_end) {
+    if !plan.returns {
+        returns.close();
+    }
+    let main = match waiting.begin(&plan) {
         Ok(main) => main,
         Err(NotStarted::Program { code, message }) => {
             wire::say(control, &Note::NotStarted { code, message });
             return Ok(());
         }
-        Err(NotStarted::Confinement(error)) => return Err(error),
+        Err(NotStarted::Confinement(message)) => anyhow::bail!(message),
     };
     // What the namespaces needed is not needed any more.
     rustix::thread::set_capabilities(None, CAPABILITIES)?;

@@ -30,13 +30,21 @@ pub(crate) struct Enforced {
 /// What must stay free on the worker's disk, in bytes.
 pub(crate) const SPARE_BYTES: u64 = GIB;
 
+/// What a task may use of memory when it says nothing, in bytes.
+const USUAL_MEMORY_BYTES: u64 = 512 * MIB;
+
 impl Enforced {
+    /// The memory of most tasks, in bytes.
+    pub(crate) const fn usual_memory_bytes() -> u64 {
+        USUAL_MEMORY_BYTES
+    }
+
     /// The spec's limits, with the defaults of its kind.
     pub(crate) fn new(spec: &Spec) -> Self {
         let Limits { memory_bytes, cpu_s, pids, file_size_bytes, open_files, disk_bytes, .. } = spec.limits;
         let is_agent = matches!(spec.run, Run::Agent { .. });
         Self {
-            memory_bytes: memory_bytes.unwrap_or(if is_agent { 4 * GIB } else { 512 * MIB }),
+            memory_bytes: memory_bytes.unwrap_or(if is_agent { 4 * GIB } else { USUAL_MEMORY_BYTES }),
             cpu_s,
             pids: pids.unwrap_or(if is_agent { 512 } else { 128 }),
             file_size_bytes: file_size_bytes.unwrap_or(100 * MIB),

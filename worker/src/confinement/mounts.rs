@@ -1,5 +1,5 @@
-//! What a task sees of the file system, as bubblewrap's arguments: system directories read-only, a few files of /etc, its
-//! own directories, and nothing else. The root itself is read-only at the end.
+//! What a task sees of the file system, as bubblewrap's arguments: system directories read-only, an /etc and directories
+//! of its own, and nothing else. The root itself is read-only at the end.
 
 use std::path::{Path, PathBuf};
 
@@ -13,29 +13,6 @@ pub(crate) fn staging(ro_mounts: &[PathBuf]) -> Option<&'static str> {
     let hides = |staging: &Path| ro_mounts.iter().any(|mount| mount.starts_with(staging));
     STAGINGS.iter().copied().find(|staging| Path::new(staging).is_dir() && !hides(Path::new(staging)))
 }
-
-/// Files of /etc that programs need and that hold no secret. Users, hosts and names are the task's own.
-const ETC: &[&str] = &[
-    "alternatives",
-    "ca-certificates",
-    "debian_version",
-    "fonts",
-    "ld.so.cache",
-    "ld.so.conf",
-    "ld.so.conf.d",
-    "localtime",
-    "magic",
-    "mime.types",
-    "os-release",
-    "protocols",
-    "python3",
-    "python3.11",
-    "services",
-    "ssl/certs",
-    "ssl/openssl.cnf",
-    "terminfo",
-    "timezone",
-];
 
 /// A top directory of the system, as it is found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,13 +40,8 @@ pub(crate) fn arguments(policy: &Policy, system: &[System], shared_memory_bytes:
     }
     args.add("--proc /proc --dev /dev");
     args.add(&format!("--size {shared_memory_bytes} --tmpfs /dev/shm --remount-ro /dev"));
-    for name in ETC {
-        let path = format!("/etc/{name}");
-        args.mount("--ro-bind-try", &path, &path);
-    }
-    for name in ["passwd", "group", "hosts", "nsswitch.conf"] {
-        args.mount("--ro-bind", &format!("{staging}/etc/{name}"), &format!("/etc/{name}"));
-    }
+    args.mount("--ro-bind", &format!("{staging}/etc"), "/etc");
+    args.mount("--ro-bind", &format!("{staging}/hosts"), "/etc/hosts");
     args.mount("--bind", &format!("{staging}/work"), WORK);
     args.mount("--bind", &format!("{staging}/home"), HOME);
     args.mount("--ro-bind", &format!("{staging}/task"), TASK);
@@ -93,14 +65,6 @@ pub(crate) fn system() -> Vec<System> {
     };
     SYSTEM.iter().filter_map(found).collect()
 }
-
-/// The task's /etc/passwd and /etc/group, and where names are looked up: in files alone.
-pub(crate) const PASSWD: &str =
-    "task:x:1000:1000:task:/home/task:/bin/sh\nnobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n";
-/// The task's groups.
-pub(crate) const GROUP: &str = "task:x:1000:\nnogroup:x:65534:\n";
-/// Where names are looked up.
-pub(crate) const NSSWITCH: &str = "passwd: files\ngroup: files\nhosts: files\nservices: files\nprotocols: files\n";
 
 /// The names that a task can look up when it may reach nothing.
 pub(crate) const HOSTS: &str = "127.0.0.1 localhost\n::1 localhost\n";

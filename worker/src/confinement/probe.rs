@@ -12,12 +12,13 @@ use tokio::io::AsyncReadExt as _;
 use tokio::time::timeout;
 
 use super::advice;
-use super::cgroup::Cgroup;
 use super::check::Tried;
+use super::mounts::HOSTS;
 use super::wire::Note;
-use super::{Confinement, INIT, LEVEL, Plan, Program};
-use crate::directory::{self, Directory};
-use crate::process::{Family, Process};
+use super::{Confinement, Enforced, INIT, Init, LEVEL, Program};
+use crate::directory::Directory;
+use crate::process::{Family, Started};
+use crate::ready::Ready;
 
 /// How long the probe may take. In gVisor on a busy machine it needs seconds.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -26,50 +27,54 @@ const PATIENCE: Duration = Duration::from_secs(30);
 ///
 /// # Errors
 /// When it cannot be built at all, with the step that failed and what to do.
-pub(crate) async fn probe(confinement: &Confinement, family: &Arc<Family>) -> anyhow::Result<Vec<Tried>> {
-    let spec = Spec::new("probe".parse()?, Run::Command { argv: vec![INIT.into()] });
-    let directory = Directory::create(&confinement.place(0), &spec)?;
-    let tried = timeout(PATIENCE, look(confinement, family, &spec, &directory)).await;
-    directory::remove(directory.path())?;
-    let mut tried = tried.context("the probe did not end in time")??;
-    tried.push(outer(confinement));
-    Ok(tried)
-}
-
-async fn look(
-    confinement: &Confinement,
-    family: &Arc<Family>,
-    spec: &Spec,
-    directory: &Directory,
-) -> anyhow::Result<Vec<Tried>> {
+pub(crate) async fn probe(confinement: &Arc<Confinement>, family: &Arc<Family>) -> anyhow::Result<Vec<Tried>> {
     let bait = TcpListener::bind("127.0.0.1:0")?;
     let argv = vec![INIT.into(), "check".into(), bait.local_addr()?.to_string()];
-    let (plan, cgroup) = confinement.plan(spec, Program { argv, ..Program::default() }, directory, 0)?;
-    let (said, complaint) = run(family, plan, cgroup).await?;
-    serde_json::from_str(&said).with_context(|| format!("the probe ended without an answer: {}", complaint.trim()))
+    let spec = Spec::new("probe".parse()?, Run::Command { argv: argv.clone() });
+    let program = |_: &Directory| Ok(Program { argv, ..Program::default() });
+    let (said, complaint) = run(confinement, family, &spec, program).await?;
+    let tried = serde_json::from_str(&said);
+    let mut tried: Vec<Tried> =
+        tried.with_context(|| format!("the probe ended without an answer: {}", complaint.trim()))?;
+    tried.push(outer(confinement));
+    Ok(tried)
 }
 
 /// Runs a program inside to its end; says what it wrote to its two streams.
 ///
 /// # Errors
-/// When it was not started, or the walls were not built.
-pub(crate) async fn run(family: &Arc<Family>, plan: Plan, cgroup: Option<Cgroup>) -> anyhow::Result<(String, String)> {
-    let (mut process, mut stdout, mut stderr) = Process::start(family, &plan).await?;
+/// When it was not started, did not end in time, or the walls were not built.
+pub(crate) async fn run(
+    confinement: &Arc<Confinement>,
+    family: &Arc<Family>,
+    spec: &Spec,
+    program: impl FnOnce(&Directory) -> anyhow::Result<Program>,
+) -> anyhow::Result<(String, String)> {
+    let Ready { mut site, stages, .. } = Ready::build(confinement, family, 0, Enforced::new(spec).memory_bytes).await?;
+    let plan = site.move_in(spec, HOSTS).and_then(|limits| Ok(Init::new(program(&site.directory)?, spec, limits)));
+    let ran = match plan {
+        Ok(plan) => timeout(PATIENCE, watch(stages, &plan)).await.context("it did not end in time").flatten(),
+        Err(error) => Err(error),
+    };
+    site.remove(false).await;
+    ran
+}
+
+async fn watch(stages: Started, plan: &Init) -> anyhow::Result<(String, String)> {
+    let Started { mut process, mut stdout, mut stderr } = stages;
     let (mut said, mut complaint) = (String::new(), String::new());
     let mut failed = None;
+    process.begin(plan).await?;
     while let Some(note) = process.note().await {
         match note {
             Note::Unconfined { message } | Note::NotStarted { message, .. } => failed = Some(message),
-            Note::Listening | Note::Started => {}
+            Note::Waiting | Note::Listening | Note::Started => {}
             Note::Ended(_) => break,
         }
     }
     process.close().await;
     stdout.read_to_string(&mut said).await?;
     stderr.read_to_string(&mut complaint).await?;
-    if let Some(cgroup) = cgroup {
-        cgroup.remove().context("cannot remove the probe's cgroup")?;
-    }
     match failed {
         Some(message) => bail!("{message}"),
         None => Ok((said, complaint)),

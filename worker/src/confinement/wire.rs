@@ -30,6 +30,8 @@ pub(crate) enum Note {
         /// Which step failed, and why.
         message: String,
     },
+    /// The walls stand, and a process waits behind them to be the program.
+    Waiting,
     /// The listeners that were asked for come with this line.
     Listening,
     /// The program runs.

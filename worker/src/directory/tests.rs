@@ -5,8 +5,11 @@ use super::*;
 
 fn create(home: &Path, spec: &Spec) -> Directory {
     fs::write(home.join("init"), "").unwrap();
-    let place = Place { attempts: home, init: &home.join("init"), owner: None, hosts: "127.0.0.1 localhost\n" };
-    Directory::create(&place, spec).unwrap()
+    let place = Place { attempts: home, init: &home.join("init"), owner: None };
+    let mut directory = Directory::create(&place).unwrap();
+    assert!(directory.path().starts_with(home.join(format!(".{}", directory.name()))), "it is hidden");
+    directory.move_in(spec, "127.0.0.2 model\n").unwrap();
+    directory
 }
 
 #[test]
@@ -21,6 +24,8 @@ fn files_and_input_are_laid_out_for_the_owner_alone() {
     assert_eq!(fs::read(directory.work().join("a/b/c.txt")).unwrap(), b"text");
     assert_eq!(fs::read(directory.work().join("a/d")).unwrap(), [0, 0xFF]);
     assert_eq!(fs::read(directory.path().join("task/stdin")).unwrap(), b"in");
+    assert_eq!(fs::read(directory.path().join("hosts")).unwrap(), b"127.0.0.2 model\n");
+    assert_eq!(directory.path(), home.path().join(directory.name()));
     assert_eq!(fs::metadata(directory.path()).unwrap().permissions().mode() & 0o777, 0o700);
     let other = create(home.path(), &Spec::new("r".parse().unwrap(), Run::Command { argv: vec![] }));
     assert_ne!(other.path(), directory.path());

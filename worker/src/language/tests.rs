@@ -17,8 +17,8 @@ fn plan(spec: serde_json::Value) -> (Program, Directory, tempfile::TempDir) {
     let spec: Spec = serde_json::from_value(spec).unwrap();
     let init = home.path().join("init");
     std::fs::write(&init, "").unwrap();
-    let place = Place { attempts: home.path(), init: &init, owner: None, hosts: "" };
-    let directory = Directory::create(&place, &spec).unwrap();
+    let place = Place { attempts: home.path(), init: &init, owner: None };
+    let directory = Directory::create(&place).unwrap();
     let tools =
         Tools { python: Some("/opt/python".into()), node: Some("/opt/node".into()), shell: Some("/bin/sh".into()) };
     (tools.program(&grant, &spec, &directory).unwrap(), directory, home)

@@ -12,6 +12,7 @@ mod network;
 mod output;
 mod peer;
 mod processes;
+mod ready;
 mod run;
 mod signals;
 mod spool;

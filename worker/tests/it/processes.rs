@@ -6,7 +6,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
 use crate::peer::{KEY, Peer};
-use crate::run::{Bench, Running, eventually, processes, token, wait_for_processes};
+use crate::run::{Bench, eventually, processes, token, wait_for_processes};
 
 /// The letter of a process's state; none when it is gone.
 fn state(pid: i32) -> Option<char> {
@@ -14,20 +14,9 @@ fn state(pid: i32) -> Option<char> {
     stat.rsplit_once(") ")?.1.chars().next()
 }
 
-/// The outermost stage of the one attempt that runs.
-fn stage(worker: &Running) -> Pid {
-    let pid = worker.pid().as_raw_nonzero();
-    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
-    let mut lists = threads.map(|thread| std::fs::read_to_string(thread.path().join("children")).unwrap_or_default());
-    let child = lists.find_map(|list| list.split_whitespace().next()?.parse().ok());
-    child.and_then(Pid::from_raw).unwrap()
-}
-
-fn children(worker: &Running) -> usize {
-    let pid = worker.pid().as_raw_nonzero();
-    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
-    let lists = threads.map(|thread| std::fs::read_to_string(thread.path().join("children")).unwrap_or_default());
-    lists.map(|list| list.split_whitespace().count()).sum()
+/// Whether a process is gone, or only waits to be reaped.
+pub(crate) fn is_dead(pid: Pid) -> bool {
+    state(pid.as_raw_nonzero().get()).is_none_or(|state| state == 'Z')
 }
 
 #[test]
@@ -214,7 +203,7 @@ fn killing_the_worker_leaves_no_process_behind() {
 #[test]
 fn a_task_cannot_end_or_stop_what_watches_over_it() {
     let (bench, peer) = (Bench::new(), Peer::start());
-    let worker = bench.worker(&peer, &["--grace", "300ms", "--slots", "1"]);
+    let worker = bench.worker(&peer, &["--grace", "300ms", "--slots", "1", "--ready", "0"]);
     let token = token();
     let code = format!("setsid sleep {token} & echo up; kill -9 $PPID; kill -STOP 1; sleep {token}");
     let begun = Instant::now();
@@ -224,18 +213,18 @@ fn a_task_cannot_end_or_stop_what_watches_over_it() {
     assert!(outcome == "timeout" || outcome == json!({"signalled": {"signal": 9}}), "{outcome}");
     assert!(begun.elapsed().as_secs() < 10, "{:?}", begun.elapsed());
     assert_eq!(processes(&token), [0; 0]);
-    assert_eq!(children(&worker), 0, "a stage is left");
+    assert_eq!(worker.stages().len(), 0, "a stage is left");
     assert_eq!(peer.report(&peer.shell("exit 0"))["outcome"], json!({"exited": {"code": 0}}));
 }
 
 #[test]
 fn a_stage_that_is_killed_ends_its_task_and_the_worker_goes_on() {
     let (bench, peer) = (Bench::new(), Peer::start());
-    let worker = bench.worker(&peer, &["--slots", "1"]);
+    let worker = bench.worker(&peer, &["--slots", "1", "--ready", "0"]);
     let token = token();
     let lease = peer.shell(&format!("setsid sleep {token} & echo up; sleep {token}"));
     peer.wait_for_output(&lease, "up");
-    kill_process(stage(&worker), Signal::KILL).unwrap();
+    kill_process(worker.stages()[0], Signal::KILL).unwrap();
     assert_eq!(peer.report(&lease)["outcome"], json!({"signalled": {"signal": 9}}));
     assert_eq!(processes(&token), [0; 0]);
     assert!(peer.stderr(&lease).contains("watched over this task was killed"), "{}", peer.stderr(&lease));
@@ -246,16 +235,16 @@ fn a_stage_that_is_killed_ends_its_task_and_the_worker_goes_on() {
 fn a_stopped_stage_does_not_outlive_the_worker_however_it_leaves() {
     for signal in [Signal::TERM, Signal::QUIT, Signal::KILL] {
         let (bench, peer) = (Bench::new(), Peer::start());
-        let mut worker = bench.worker(&peer, &["--grace", "300ms"]);
+        let mut worker = bench.worker(&peer, &["--grace", "300ms", "--ready", "0"]);
         let token = token();
         let lease = peer.shell(&format!("echo up; sleep {token}"));
         peer.wait_for_output(&lease, "up");
-        let stage = stage(&worker);
+        let stage = worker.stages()[0];
         kill_process(stage, Signal::STOP).unwrap();
         worker.signal(signal);
         worker.exit();
         wait_for_processes(&token, 0);
-        eventually("the stage is gone", || state(stage.as_raw_nonzero().get()).is_none_or(|state| state == 'Z'));
+        eventually("the stage is gone", || is_dead(stage));
         assert!(!peer.is_reported(&lease), "{signal:?}");
     }
 }
@@ -283,6 +272,5 @@ fn attempts_are_kept_when_asked_for() {
     let lease = peer.shell("echo kept > file");
     peer.report(&lease);
     assert_eq!(worker.code(), Some(0));
-    let attempt = std::fs::read_dir(bench.state().join("attempts")).unwrap().next().unwrap().unwrap().path();
-    assert_eq!(std::fs::read_to_string(attempt.join("work/file")).unwrap(), "kept\n");
+    assert_eq!(bench.in_attempt("work/file").as_deref(), Some("kept\n"));
 }

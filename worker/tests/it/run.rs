@@ -78,8 +78,10 @@ impl Bench {
         attempts.find_map(|attempt| std::fs::read_to_string(attempt.ok()?.path().join(file)).ok())
     }
 
+    /// The attempts whose tasks moved in; those that wait for one are hidden.
     pub(crate) fn attempts(&self) -> usize {
-        std::fs::read_dir(self.state().join("attempts")).map_or(0, Iterator::count)
+        let Ok(entries) = std::fs::read_dir(self.state().join("attempts")) else { return 0 };
+        entries.flatten().filter(|entry| !entry.file_name().to_string_lossy().starts_with('.')).count()
     }
 }
 
@@ -109,6 +111,16 @@ impl Running {
 
     pub(crate) fn pid(&self) -> Pid {
         Pid::from_child(&self.child)
+    }
+
+    /// The outermost stages of its attempts, of those that wait for a task too.
+    pub(crate) fn stages(&self) -> Vec<Pid> {
+        let pid = self.pid().as_raw_nonzero();
+        let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
+        let lists = threads.map(|thread| std::fs::read_to_string(thread.path().join("children")).unwrap_or_default());
+        let pids: Vec<String> =
+            lists.flat_map(|list| list.split_whitespace().map(str::to_owned).collect::<Vec<_>>()).collect();
+        pids.iter().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()
     }
 
     pub(crate) fn signal(&self, signal: Signal) {

@@ -18,15 +18,16 @@ pub(super) struct ReturnPipe {
 }
 
 impl ReturnPipe {
-    /// Both ends; none when the program returns nothing.
-    pub(super) fn new(is_wanted: bool) -> rustix::io::Result<(Self, Option<OwnedFd>)> {
-        let (mut pipe, mut program_end) = (None, None);
-        if is_wanted {
-            let (reads, writes) = pipe_with(PipeFlags::CLOEXEC)?;
-            rustix::io::ioctl_fionbio(&reads, true)?;
-            (pipe, program_end) = (Some(reads), Some(writes));
-        }
-        Ok((Self { pipe, bytes: Vec::new(), is_too_large: false }, program_end))
+    /// Both ends.
+    pub(super) fn new() -> rustix::io::Result<(Self, OwnedFd)> {
+        let (reads, writes) = pipe_with(PipeFlags::CLOEXEC)?;
+        rustix::io::ioctl_fionbio(&reads, true)?;
+        Ok((Self { pipe: Some(reads), bytes: Vec::new(), is_too_large: false }, writes))
+    }
+
+    /// Nothing will come.
+    pub(super) fn close(&mut self) {
+        self.pipe = None;
     }
 
     /// What to wait for, as long as more may come.

@@ -1,88 +1,158 @@
-//! Starts the program behind the last walls: a user namespace in which it is uid 1000, rlimits, rules
-//! on files, no-new-privs, seccomp.
+//! The program to be: a process that puts itself behind the last walls before there is a task for it (a user namespace in
+//! which it is uid 1000, rules on files, no-new-privs, seccomp), waits for its plan, takes its rlimits and becomes the
+//! program.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
-use std::process::{Command, Stdio};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::{Command, Stdio, abort};
 
-use anyhow::anyhow;
+use anyhow::{anyhow, bail};
 use nix::sched::{CloneFlags, unshare};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{DumpableBehavior, Pid, Resource, Rlimit, getgid, getuid, set_dumpable_behavior, setrlimit};
+use serde::{Deserialize, Serialize};
 
 use super::super::enter::map_user;
 use super::super::rules::Rules;
 use super::super::seccomp::Filters;
+use super::super::wire::{frame, read_frame};
 use super::super::{Enforced, Init, apply};
 
 /// The variable that names the descriptor for the return value.
 const RETURN_FD: &str = "CW_RETURN_FD";
+/// What it says when its walls stand, and last before it becomes the program.
+const STANDS: u8 = b'|';
+const BEGINS: u8 = b'+';
 
 /// Why the program does not run.
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) enum NotStarted {
     /// It cannot be run, as a shell would say.
     Program { code: i32, message: String },
     /// A wall around it could not be built.
-    Confinement(anyhow::Error),
+    Confinement(String),
 }
 
-pub(super) fn start(plan: &Init, returns: Option<OwnedFd>) -> Result<Pid, NotStarted> {
-    let (reads, writes) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from).map_err(wall)?;
-    let mut command = command(plan, returns.as_ref()).map_err(wall)?;
-    let filters = Filters::compile().map_err(NotStarted::Confinement)?;
-    let mut rules = Some(Rules::new().map_err(NotStarted::Confinement)?);
-    let limits = plan.limits;
-    let words = File::from(writes);
-    apply::before_exec(&mut command, move || {
-        let built = build(&limits, rules.take(), &filters, returns.as_ref());
-        built.inspect_err(|error| drop((&words).write_all(error.to_string().as_bytes())))
-    });
-    let spawned = command.spawn();
-    // The command holds the ends that were for the program.
-    drop(command);
-    let error = match spawned {
-        Ok(child) => return pid(child.id()).map_err(wall),
-        Err(error) => error,
-    };
-    let mut why = String::new();
-    let _ = File::from(reads).read_to_string(&mut why);
-    if why.is_empty() { Err(program(plan, &error)) } else { Err(NotStarted::Confinement(anyhow!(why))) }
+impl<E: std::fmt::Display> From<E> for NotStarted {
+    fn from(error: E) -> Self {
+        Self::Confinement(format!("{error:#}"))
+    }
 }
 
-fn command(plan: &Init, returns: Option<&OwnedFd>) -> io::Result<Command> {
+/// The process that will be the program.
+pub(super) struct Waiting {
+    pid: Pid,
+    plan: UnixStream,
+    words: File,
+}
+
+impl Waiting {
+    /// Makes it; its walls stand then. `returns` is its end of the pipe for the return value.
+    pub(super) fn fork(returns: OwnedFd) -> anyhow::Result<Self> {
+        let (reads, writes) = pipe_with(PipeFlags::CLOEXEC)?;
+        let (plan, its_plan) = UnixStream::pair()?;
+        match apply::fork()? {
+            Some(child) => {
+                let pid = Pid::from_raw(child.as_raw()).ok_or_else(|| anyhow!("the program has no process id"))?;
+                drop((writes, its_plan, returns));
+                let mut waiting = Self { pid, plan, words: File::from(reads) };
+                match waiting.said(STANDS) {
+                    Ok(()) => Ok(waiting),
+                    Err(NotStarted::Program { message, .. } | NotStarted::Confinement(message)) => bail!(message),
+                }
+            }
+            None => {
+                drop((reads, plan));
+                become_program(its_plan, &File::from(writes), &returns)
+            }
+        }
+    }
+
+    /// Lets it be the program of this plan.
+    pub(super) fn begin(mut self, plan: &Init) -> Result<Pid, NotStarted> {
+        // One that could not build its walls reads nothing any more: its words say why.
+        let _ = self.plan.write_all(&frame(plan)?);
+        self.said(BEGINS)?;
+        // Becoming the program closes its end; what it says instead is why it cannot.
+        match self.rest() {
+            rest if rest.is_empty() => Ok(self.pid),
+            rest => Err(complaint(&rest)),
+        }
+    }
+
+    /// Waits for a word; anything else is a complaint.
+    fn said(&mut self, expected: u8) -> Result<(), NotStarted> {
+        let mut word = [0];
+        match self.words.read(&mut word) {
+            Ok(1) if word[0] == expected => Ok(()),
+            Ok(_) | Err(_) => Err(complaint(&[&word[..], &self.rest()].concat())),
+        }
+    }
+
+    fn rest(&mut self) -> Vec<u8> {
+        let mut rest = Vec::new();
+        let _ = self.words.read_to_end(&mut rest);
+        rest
+    }
+}
+
+fn complaint(words: &[u8]) -> NotStarted {
+    let died = || NotStarted::Confinement("the process to be the program died before it began".into());
+    serde_json::from_slice(words).unwrap_or_else(|_| died())
+}
+
+/// Never returns, not even by a panic: the caller's rest is pid 1's.
+fn become_program(plan: UnixStream, mut words: &File, returns: &OwnedFd) -> ! {
+    if let Ok(Err(why)) = catch_unwind(AssertUnwindSafe(|| build_and_wait(plan, words, returns))) {
+        let _ = words.write_all(&serde_json::to_vec(&why).unwrap_or_default());
+    }
+    abort()
+}
+
+fn build_and_wait(plan: UnixStream, mut words: &File, returns: &OwnedFd) -> Result<(), NotStarted> {
+    build()?;
+    words.write_all(&[STANDS])?;
+    let plan: Init = read_frame(plan)?;
+    limit(&plan.limits).map_err(|error| format!("cannot set limits: {error}"))?;
+    let mut command = command(&plan)?;
+    if plan.returns {
+        fcntl_setfd(returns, FdFlags::empty())?;
+        command.env(RETURN_FD, returns.as_raw_fd().to_string());
+    }
+    words.write_all(&[BEGINS])?;
+    Err(not_run(&plan, &command.exec()))
+}
+
+/// The walls, in this order: filters come last, because they forbid the rest.
+fn build() -> anyhow::Result<()> {
+    use anyhow::Context as _;
+    let (uid, gid) = (getuid().as_raw(), getgid().as_raw());
+    setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
+    // Pid 1 closed its /proc/self, where the maps are written; gVisor lets nobody else write them. No task runs yet.
+    set_dumpable_behavior(DumpableBehavior::Dumpable)?;
+    unshare(CloneFlags::CLONE_NEWUSER).context("cannot make a user namespace")?;
+    map_user("1000", uid, gid).context("cannot become user 1000")?;
+    Rules::new()?.apply().context("cannot put rules on files in force")?;
+    Filters::compile()?.apply().context("cannot filter system calls")
+}
+
+fn command(plan: &Init) -> io::Result<Command> {
     let stdin = plan.stdin.as_ref().map(File::open).transpose()?.map_or_else(Stdio::null, Stdio::from);
     let program = plan.argv.first().ok_or(ErrorKind::NotFound)?;
     let mut command = Command::new(program);
     command.args(&plan.argv[1..]).env_clear().envs(&plan.env).stdin(stdin);
-    command.envs(returns.map(|pipe| (RETURN_FD, pipe.as_raw_fd().to_string())));
     Ok(command)
-}
-
-/// The walls, in this order: limits count in the new user namespace; filters come last, because they forbid the rest.
-fn build(limits: &Enforced, rules: Option<Rules>, filters: &Filters, returns: Option<&OwnedFd>) -> io::Result<()> {
-    let step = |name: &'static str| move |error: io::Error| io::Error::other(format!("{name}: {error}"));
-    let (uid, gid) = (getuid().as_raw(), getgid().as_raw());
-    // Pid 1 closed its /proc/self, where the maps are written; gVisor lets nobody else write them. No task runs yet.
-    set_dumpable_behavior(DumpableBehavior::Dumpable)?;
-    unshare(CloneFlags::CLONE_NEWUSER).map_err(|error| step("cannot make a user namespace")(error.into()))?;
-    map_user("1000", uid, gid).map_err(step("cannot become user 1000"))?;
-    limit(limits).map_err(step("cannot set limits"))?;
-    if let Some(pipe) = returns {
-        fcntl_setfd(pipe, FdFlags::empty())?;
-    }
-    if let Some(rules) = rules {
-        rules.apply().map_err(step("cannot put rules on files in force"))?;
-    }
-    filters.apply().map_err(step("cannot filter system calls"))
 }
 
 fn limit(limits: &Enforced) -> io::Result<()> {
     let set = |resource, value: u64| {
         setrlimit(resource, Rlimit { current: Some(value), maximum: Some(value) }).map_err(io::Error::from)
     };
-    set(Resource::Core, 0)?;
     set(Resource::Nproc, limits.pids.into())?;
     set(Resource::Nofile, limits.open_files.into())?;
     set(Resource::Fsize, limits.file_size_bytes)?;
@@ -95,15 +165,7 @@ fn limit(limits: &Enforced) -> io::Result<()> {
     Ok(())
 }
 
-fn pid(raw: u32) -> io::Result<Pid> {
-    i32::try_from(raw).ok().and_then(Pid::from_raw).ok_or_else(|| io::Error::other("the program has no process id"))
-}
-
-fn wall(error: io::Error) -> NotStarted {
-    NotStarted::Confinement(error.into())
-}
-
-fn program(plan: &Init, error: &io::Error) -> NotStarted {
+fn not_run(plan: &Init, error: &io::Error) -> NotStarted {
     let program = plan.argv.first().map_or("", String::as_str);
     let code = if error.kind() == ErrorKind::NotFound { 127 } else { 126 };
     let why = if code == 127 { "not found".to_owned() } else { error.to_string() };
