@@ -9,6 +9,9 @@ use anyhow::{Context as _, bail};
 
 use crate::directory;
 
+/// What to do about a state directory that cannot be used.
+const OTHER: &str = "another is chosen by --state-dir or CW_STATE_DIR";
+
 /// A state directory that is ours until this is dropped.
 pub(crate) struct StateDir {
     path: PathBuf,
@@ -19,10 +22,13 @@ impl StateDir {
     pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
         let mut builder = fs::DirBuilder::new();
         builder.recursive(true).mode(0o700);
-        builder.create(path).with_context(|| format!("cannot make state directory {}", path.display()))?;
+        let shown = path.display();
+        builder.create(path).with_context(|| format!("cannot make state directory {shown} ({OTHER})"))?;
         let lock = lock(path)?;
         let state = Self { path: path.to_path_buf(), _lock: lock };
-        builder.create(state.attempts()).with_context(|| format!("cannot write to {}", path.display()))?;
+        builder
+            .create(state.attempts())
+            .with_context(|| format!("cannot write to state directory {shown} ({OTHER})"))?;
         state.copy_program().with_context(|| format!("cannot copy this program to {}", path.display()))?;
         Ok(state)
     }
@@ -83,7 +89,7 @@ fn lock(path: &Path) -> anyhow::Result<File> {
         .truncate(false)
         .mode(0o600)
         .open(&file)
-        .with_context(|| format!("cannot write to state directory {}", path.display()))?;
+        .with_context(|| format!("cannot write to state directory {} ({OTHER})", path.display()))?;
     match lock.try_lock() {
         Ok(()) => {}
         Err(fs::TryLockError::WouldBlock) => {
