@@ -51,7 +51,7 @@ async fn a_result_that_finds_no_coordinator_waits_on_disk_and_is_sent_when_it_is
 #[tokio::test]
 async fn a_result_whose_key_is_refused_is_kept_and_said_and_another_worker_does_the_task() -> Result<()> {
     bounded(async {
-        let place = Place::of(Coordinator::start_with(&[("CW_LEASE_TTL", "6s")]).await?, &[]).await?;
+        let place = Place::of(Coordinator::start_with(&[("CW_LEASE_TTL", "10s")]).await?, &[]).await?;
         let id = begun(&place, json!({})).await?;
         let keys = place.coordinator.cw(&["--json", "keys"]).await?.with_code(0)?.json()?;
         let of_worker = |key: &&Value| key["role"] == "worker";
@@ -72,9 +72,9 @@ async fn a_result_whose_key_is_refused_is_kept_and_said_and_another_worker_does_
 #[tokio::test]
 async fn a_task_longer_than_its_lease_is_renewed_and_runs_once() -> Result<()> {
     bounded(async {
-        let place = Place::of(Coordinator::start_with(&[("CW_LEASE_TTL", "2s")]).await?, &[]).await?;
+        let place = Place::of(Coordinator::start_with(&[("CW_LEASE_TTL", "4s")]).await?, &[]).await?;
         let id = begun(&place, json!({})).await?;
-        pass(Duration::from_secs(5)).await;
+        pass(Duration::from_secs(9)).await;
         assert_eq!(place.api.task(id).await?.row.state, TaskState::Running);
         place.coordinator.gate().open()?;
         let ended = Ended::of(place.api.done(id).await?)?.well()?;
