@@ -4,11 +4,20 @@ use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use protocol::{TaskId, WorkerId};
+use tokio::process::Command;
 
 use crate::binaries::binary;
 use crate::coordinator::Coordinator;
 use crate::program::{Program, command};
 use crate::wait::eventually;
+
+/// Becomes the worker, in a mount namespace where names are looked up in files of the test's alone, and nobody is asked.
+/// It keeps its user, and gets no capability that it would not have.
+const KNOWING: &str = r#"
+mount --bind "$1/hosts" /etc/hosts && mount --bind "$1/nsswitch.conf" /etc/nsswitch.conf || exit 99
+shift
+exec setpriv --inh-caps=-all --ambient-caps=-all "$@"
+"#;
 
 /// A worker that can be killed, frozen and started again.
 pub struct Worker {
@@ -44,6 +53,18 @@ impl Worker {
         let worker = Self::launch(coordinator, setup).await?;
         coordinator.api()?.knows_worker(worker.id().await?).await?;
         Ok(worker)
+    }
+
+    /// The same for a worker that knows these names alone, each as `address name`. Needs root or user namespaces.
+    ///
+    /// # Errors
+    /// When it does not come up.
+    pub async fn start_knowing(coordinator: &Coordinator, setup: Setup<'_>, names: &[&str]) -> anyhow::Result<Self> {
+        let home = coordinator.home().join(format!("worker-{}", setup.name));
+        std::fs::create_dir_all(&home)?;
+        std::fs::write(home.join("hosts"), format!("127.0.0.1 localhost\n{}\n", names.join("\n")))?;
+        std::fs::write(home.join("nsswitch.conf"), "hosts: files\n")?;
+        Self::start_as(coordinator, setup).await
     }
 
     /// The same, without waiting for anything.
@@ -131,7 +152,17 @@ impl Worker {
 fn run(home: &Path, variables: &[(String, String)]) -> anyhow::Result<Program> {
     let program = binary("cw-worker")?;
     let Some(log) = home.to_str().map(|home| format!("{home}/worker.log")) else { bail!("not a path: {home:?}") };
-    let mut command = command(&program, home);
+    let knows_names = home.join("hosts").exists();
+    let mut command = if knows_names { knowing(home, &program) } else { command(&program, home) };
     command.arg("run").envs(variables.iter().map(|(name, value)| (name, value)));
     Program::start(command, Path::new(&log))
+}
+
+fn knowing(home: &Path, program: &Path) -> Command {
+    let mut command = command(Path::new("unshare"), home);
+    if !rustix::process::geteuid().is_root() {
+        command.args(["--user", "--map-current-user", "--keep-caps"]);
+    }
+    command.args(["--mount", "sh", "-c", KNOWING, "sh"]).arg(home).arg(program);
+    command
 }

@@ -13,6 +13,9 @@ use crate::directory;
 /// Beside the attempts, so that the slots' users reach it, too.
 pub(crate) const ETC: &str = ".etc";
 
+/// What to do about a state directory that cannot be used.
+const OTHER: &str = "another is chosen by --state-dir or CW_STATE_DIR";
+
 /// A state directory that is ours until this is dropped.
 pub(crate) struct StateDir {
     path: PathBuf,
@@ -23,10 +26,13 @@ impl StateDir {
     pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
         let mut builder = fs::DirBuilder::new();
         builder.recursive(true).mode(0o700);
-        builder.create(path).with_context(|| format!("cannot make state directory {}", path.display()))?;
+        let shown = path.display();
+        builder.create(path).with_context(|| format!("cannot make state directory {shown} ({OTHER})"))?;
         let lock = lock(path)?;
         let state = Self { path: path.to_path_buf(), _lock: lock };
-        builder.create(state.attempts()).with_context(|| format!("cannot write to {}", path.display()))?;
+        builder
+            .create(state.attempts())
+            .with_context(|| format!("cannot write to state directory {shown} ({OTHER})"))?;
         if rustix::process::getuid().is_root() {
             // The slots' users come in here, to what they know the name of; nobody else comes this far.
             fs::set_permissions(state.attempts(), fs::Permissions::from_mode(0o711))?;
@@ -108,7 +114,7 @@ fn lock(path: &Path) -> anyhow::Result<File> {
         .truncate(false)
         .mode(0o600)
         .open(&file)
-        .with_context(|| format!("cannot write to state directory {}", path.display()))?;
+        .with_context(|| format!("cannot write to state directory {} ({OTHER})", path.display()))?;
     match lock.try_lock() {
         Ok(()) => {}
         Err(fs::TryLockError::WouldBlock) => {

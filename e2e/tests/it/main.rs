@@ -10,5 +10,6 @@ mod lost_answers;
 mod messages;
 mod order;
 mod resume;
+mod scenarios;
 mod stopping;
 mod story;

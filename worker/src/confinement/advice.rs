@@ -48,6 +48,11 @@ const STEPS: &[(&[&str], &str)] = &[
     ),
     (&["cannot join", "cgroup"], "let the worker write its cgroup (systemd: Delegate=yes), or give --cgroup off"),
     (&["--cgroup require"], "run the worker as root or in a systemd unit with Delegate=yes, or give --cgroup auto"),
+    (
+        &["Can't find source path", "Permission denied"],
+        "a directory on the way there is closed to the users that tasks run as: open it (chmod o+x), or keep what tasks \
+         may read (--ro-mount) elsewhere, such as below /opt",
+    ),
     (&["--ro-mount"], "leave that directory out of --ro-mount"),
     (&["state directory"], "choose another by --state-dir or CW_STATE_DIR, or mend its owner and mode"),
     (&["cannot prepare"], "free some space where the state directory is, or choose another by --state-dir"),

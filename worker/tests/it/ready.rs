@@ -33,6 +33,7 @@ fn every_free_slot_has_its_walls_ready_and_gets_new_ones_after_each_task() {
 fn walls_that_fell_while_they_waited_are_built_anew_for_the_task() {
     let (bench, peer) = (Bench::new(), Peer::start());
     let worker = bench.worker(&peer, &["--slots", "1"]);
+    worker.logged("confined by bubblewrap");
     eventually("the slot is ready", || waiting(&bench) == 1 && worker.stages().len() == 1);
     kill_process(worker.stages()[0], Signal::KILL).unwrap();
     eventually("the walls fell", || worker.stages().is_empty() || crate::processes::is_dead(worker.stages()[0]));
@@ -68,6 +69,7 @@ fn a_worker_that_leaves_takes_down_the_walls_that_wait() {
 fn walls_that_wait_fall_with_a_worker_that_is_killed_and_are_swept_at_the_next_start() {
     let (bench, peer) = (Bench::new(), Peer::start());
     let mut worker = bench.worker(&peer, &["--slots", "1"]);
+    worker.logged("confined by bubblewrap");
     eventually("the slot is ready", || waiting(&bench) == 1 && worker.stages().len() == 1);
     let stage = worker.stages()[0];
     worker.kill();

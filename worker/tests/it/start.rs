@@ -31,6 +31,28 @@ fn every_wrong_setting_is_named_with_what_to_do() {
     refused(&["--python", "/nonexistent/python"], URL, "--python /nonexistent/python");
 }
 
+/// A root worker's tasks are other users, and cannot get through what is closed to those; an ordinary user's are that user.
+#[test]
+fn a_directory_for_tasks_is_readable_for_them_or_named_with_what_to_do() {
+    let (bench, peer) = (Bench::new(), Peer::start());
+    let venv = bench.home.path().join("closed/venv");
+    std::fs::create_dir_all(&venv).unwrap();
+    std::fs::write(venv.join("library"), "a library").unwrap();
+    std::fs::set_permissions(bench.home.path().join("closed"), std::fs::Permissions::from_mode(0o700)).unwrap();
+    let shown = venv.display().to_string();
+    if rustix::process::getuid().is_root() {
+        let (code, said) = bench.refused(&peer.url(), &["--ro-mount", &shown]);
+        assert_eq!(code, Some(2), "{said}");
+        assert!(said.contains(&shown) && said.contains("closed to the users that tasks run as"), "{said}");
+        std::fs::set_permissions(bench.home.path().join("closed"), std::fs::Permissions::from_mode(0o711)).unwrap();
+    }
+    let _worker = bench.worker(&peer, &["--ro-mount", &shown]);
+    let lease = peer.shell(&format!("cat {shown}/library; echo x > {shown}/library"));
+    peer.report(&lease);
+    assert_eq!(peer.stdout(&lease), "a library");
+    assert!(peer.stderr(&lease).contains("Read-only file system"), "{}", peer.stderr(&lease));
+}
+
 #[test]
 fn flags_that_are_no_numbers_or_durations_are_usage_errors() {
     for args in [["--slots", "0"], ["--grace", "soon"], ["--idle-exit", "1 week"]] {

@@ -231,7 +231,11 @@ fn content(bytes: Vec<u8>) -> Content {
 
 fn event(stdin: &mut Stdin, from: &str) -> Result<serde_json::Value> {
     let text = stdin.text(Source::EVENT, from)?;
-    serde_json::from_str(&text).map_err(|error| Failure::usage(format!("--event: not JSON: {error}")))
+    let event = serde_json::from_str(&text).map_err(|error| Failure::usage(format!("--event: not JSON: {error}")))?;
+    if event == serde_json::Value::Null {
+        return Err(Failure::usage("--event: null counts as no event").next("give another value, such as {}"));
+    }
+    Ok(event)
 }
 
 /// `NAME=VALUE`, or `NAME` with the value that it has here.

@@ -20,6 +20,7 @@ fn every_failing_step_has_its_own_fix() {
     assert!(fix("bubblewrap is not installed").contains("apt-get install bubblewrap"));
     assert!(fix("bwrap: Can't mount proc on /newroot/proc: Operation not permitted").contains("systempaths"));
     assert!(fix("bwrap: execvp /run/cw/init: Permission denied").contains("noexec"));
+    assert!(fix("bwrap: Can't find source path /srv/closed/venv: Permission denied").contains("chmod o+x"));
     assert!(fix("cannot become user 60600: EINVAL: Invalid argument").contains("--task-uid"));
     assert!(fix("cannot become user 60600: EPERM: Operation not permitted").contains("CAP_SETUID"));
     assert!(fix("something else").contains("docs/security.md"));
