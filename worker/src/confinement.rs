@@ -12,7 +12,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
 use protocol::Spec;
@@ -190,10 +190,10 @@ impl Confinement {
         Ok((Plan { enter, init: Init { argv, env, stdin, returns, binds, limits } }, cgroup))
     }
 
-    /// Removes what attempts of an earlier start left: their cgroups are named as their directories.
-    pub(crate) fn sweep(&self, attempt: &Path) {
-        if let (Some(hierarchy), Some(name)) = (&self.hierarchy, attempt.file_name()) {
-            hierarchy.sweep(&name.to_string_lossy());
+    /// Removes the cgroups of workers that are dead.
+    pub(crate) fn sweep(&self) {
+        if let Some(hierarchy) = &self.hierarchy {
+            hierarchy.sweep();
         }
     }
 }

@@ -90,7 +90,8 @@ impl Worker {
         let family = Arc::new(process::Family::found().context("cannot become a reaper of processes")?);
         state.run_program().map_err(unconfined)?;
         let confinement = confinement::Confinement::found(&config.walls, &state).map_err(unconfined)?;
-        state.sweep(|attempt| confinement.sweep(attempt))?;
+        state.sweep()?;
+        confinement.sweep();
         let tried = confinement::probe::probe(&confinement, &family).await.map_err(unconfined)?;
         confinement::probe::require(&tried)?;
         let info = WorkerInfo {

@@ -30,8 +30,7 @@ pub(crate) fn prove(hierarchy: &Hierarchy) -> Result<String, String> {
 fn attempt(hierarchy: &Hierarchy) -> anyhow::Result<(Output, Counted)> {
     let spec = Spec::new("probe".parse()?, Run::Command { argv: Vec::new() });
     let limits = Enforced { memory_bytes: MEMORY_BYTES, pids: PIDS, ..Enforced::new(&spec) };
-    let cgroup = hierarchy.make(&format!("probe-{}", std::process::id()), Some(&limits));
-    let cgroup = cgroup.inspect_err(|_| hierarchy.sweep(&format!("probe-{}", std::process::id())))?;
+    let cgroup = hierarchy.make(&format!("probe-{}", std::process::id()), Some(&limits))?;
     let mut command = Command::new("/proc/self/exe");
     command.arg("exceed").args(cgroup.directories()).env_clear().stdin(Stdio::null());
     let output = command.output();

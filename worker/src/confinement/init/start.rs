@@ -10,7 +10,9 @@ use anyhow::anyhow;
 use nix::sched::{CloneFlags, unshare};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{DumpableBehavior, Pid, Resource, Rlimit, getgid, getuid, set_dumpable_behavior, setrlimit};
+use rustix::process::{
+    DumpableBehavior, Pid, Resource, Rlimit, getgid, getuid, set_dumpable_behavior, setrlimit, setsid,
+};
 
 use super::super::enter::map_user;
 use super::super::rules::Rules;
@@ -63,6 +65,8 @@ fn command(plan: &Init, returns: Option<&OwnedFd>) -> io::Result<Command> {
 /// The walls, in this order: limits count in the new user namespace; filters come last, because they forbid the rest.
 fn build(limits: &Enforced, rules: Option<Rules>, filters: &Filters, returns: Option<&OwnedFd>) -> io::Result<()> {
     let step = |name: &'static str| move |error: io::Error| io::Error::other(format!("{name}: {error}"));
+    // Not in pid 1's group: what a task says to its own group must not reach pid 1.
+    setsid().map_err(|error| step("cannot begin a session")(error.into()))?;
     let (uid, gid) = (getuid().as_raw(), getgid().as_raw());
     // Pid 1 closed its /proc/self, where the maps are written; gVisor lets nobody else write them. No task runs yet.
     set_dumpable_behavior(DumpableBehavior::Dumpable)?;
