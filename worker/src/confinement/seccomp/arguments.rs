@@ -68,12 +68,21 @@ pub(super) fn forbidden() -> anyhow::Result<Vec<(i64, Vec<SeccompRule>)>> {
     let ioctls = IOCTLS.iter().map(|request| rule([equal(1, *request)]));
     rules.push((libc::SYS_ioctl, ioctls.collect::<Result<_, _>>()?));
     rules.push((libc::SYS_fcntl, signals_of_files()?));
+    rules.push((libc::SYS_mknodat, devices(2)?));
+    #[cfg(target_arch = "x86_64")]
+    rules.push((libc::SYS_mknod, devices(1)?));
     rules.push((libc::SYS_socket, sockets()?));
     rules.push((libc::SYS_socketpair, vec![rule([unequal(0, number(libc::AF_UNIX))])?]));
     // Protocols put on top of TCP by the kernel.
     let upper = [equal(1, number(libc::IPPROTO_TCP)), equal(2, number(libc::TCP_ULP))];
     rules.push((libc::SYS_setsockopt, vec![rule(upper)?]));
     Ok(rules)
+}
+
+/// Device nodes, which gVisor lets everybody make. `mode` is the argument that holds the kind of file.
+fn devices(mode: u8) -> anyhow::Result<Vec<SeccompRule>> {
+    let kinds = [libc::S_IFCHR, libc::S_IFBLK].map(|kind| rule([masked(mode, libc::S_IFMT.into(), kind.into())]));
+    kinds.into_iter().collect()
 }
 
 /// Who gets the signals of a file, which can be any signal: not pid 1, nor its group; nor by a pointer.

@@ -136,7 +136,11 @@ fn a_task_cannot_type_into_a_terminal_nor_get_the_workers() {
     let mut seen = Ground::new(&[]).tries(
         r#"
 import fcntl, pty
-master, terminal = pty.openpty()
+try:
+    master, terminal = pty.openpty()
+except OSError:
+    # gVisor has none here; then what is asked of a file that is no terminal must be refused all the same.
+    master, terminal = None, 0
 attempt("type", lambda: fcntl.ioctl(terminal, 0x5412, b"x"))
 libc.ioctl.argtypes = [ctypes.c_int, ctypes.c_ulong, ctypes.c_char_p]
 def high():
@@ -145,7 +149,7 @@ def high():
 attempt("type, with bits above", high)
 attempt("console", lambda: fcntl.ioctl(terminal, 0x541c, b"\x0b"))
 attempt("the controlling terminal", lambda: written("/dev/tty", os.O_RDWR))
-attempt("its own terminal", lambda: os.write(terminal, b"x"))
+attempt("its own terminal", lambda: os.write(terminal, b"x") if master else 1)
 "#,
         &[],
     );

@@ -107,9 +107,12 @@ fn attempts(ground: &Ground) -> Vec<String> {
 fn a_batch_of_nasty_tasks_leaves_no_process_file_mount_or_cgroup() {
     let ground = Ground::new(&["--slots", "2", "--grace", "300ms"]);
     let (token, gate) = (token(), ground.bench.gate());
-    let wait = format!("{MESS}\nwhile not os.path.exists(sys.argv[3]): time.sleep(0.02)");
-    let gate_path = gate.display().to_string();
-    let leases = [(); 2].map(|()| ground.send(&wait, &[&token, "1500", &gate_path]));
+    // The way to the gate leads through what the task closes.
+    let wait = format!(
+        "shared = os.open(sys.argv[3], os.O_RDONLY)\n{MESS}\nwhile 'gate' not in os.listdir(shared): time.sleep(0.02)"
+    );
+    let shared = gate.parent().unwrap().display().to_string();
+    let leases = [(); 2].map(|()| ground.send(&wait, &[&token, "1500", &shared]));
     let ends = ["os.kill(os.getpid(), 9)", "sys.exit(1)", "time.sleep(600)"];
     for lease in &leases {
         ground.peer.wait_for_output(lease, "done\n");

@@ -103,9 +103,6 @@ for pid in ("self", "thread-self", "1", str(child.pid), *map(str, pids())):
         for place in ("", "/usr", "/etc", "/root", "/home", "/var", "/task", "/run/cw"):
             attempt(f"{pid} {way} {place}", lambda: made(f"/proc/{pid}/{way}{place}/{name}"))
         attempt(f"{pid} {way} bait", lambda: written(f"/proc/{pid}/{way}{bait}"))
-for pid in (1, os.getppid()):
-    for number in range(0, 32):
-        attempt(f"descriptor {number} of {pid}", lambda: written(f"/proc/{pid}/fd/{number}"))
 attempt("its program", lambda: written("/proc/self/exe"))
 attempt("pid 1's program", lambda: written("/run/cw/init"))
 attempt("pid 1's program by a process of it", lambda: written(f"/proc/{subprocess.Popen(['/run/cw/init', 'enter'], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL).pid}/exe"))
