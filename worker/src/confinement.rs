@@ -31,6 +31,7 @@ pub(crate) mod cgroup;
 pub(crate) mod check;
 pub(crate) mod enter;
 pub(crate) mod exceed;
+pub(crate) mod gvisor;
 pub(crate) mod init;
 pub(crate) mod limits;
 pub(crate) mod mounts;

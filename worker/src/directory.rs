@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use protocol::Spec;
 
-use crate::confinement::{TASK, mounts};
+use crate::confinement::{TASK, gvisor, mounts};
 use crate::random;
 
 /// A directory that nobody else can look into. It stays until `remove`.
@@ -79,7 +79,7 @@ impl Directory {
         for (name, text) in etc {
             write_new(&self.path.join("etc").join(name), text.as_bytes(), 0o644)?;
         }
-        fs::hard_link(place.init, self.path.join("init")).context("cannot link the program")?;
+        self.lay_out_program(place.init).context("cannot link the program")?;
         for (path, content) in &spec.files {
             self.lay_out_file(path.as_str(), &content.bytes()?).with_context(|| format!("file {path}"))?;
         }
@@ -87,6 +87,15 @@ impl Directory {
             Some(content) => write_new(&self.path.join("task/stdin"), &content.bytes()?, 0o644).context("stdin"),
             None => Ok(()),
         }
+    }
+
+    /// A link to what all attempts share, as long as a task can do nothing to it.
+    fn lay_out_program(&self, shared: &Path) -> io::Result<()> {
+        let own = self.path.join("init");
+        if gvisor::is_kernel() && self.owner.is_none() {
+            return fs::copy(shared, own).map(drop);
+        }
+        fs::hard_link(shared, own)
     }
 
     fn lay_out_file(&self, path: &str, bytes: &[u8]) -> io::Result<()> {

@@ -26,6 +26,8 @@ type Seen = BTreeMap<String, String>;
 const PRELUDE: &str = r#"
 import ctypes, errno, json, os, signal, socket, stat, subprocess, sys, time
 
+# Inside gVisor some walls stand elsewhere; every Linux has this file.
+GVISOR = not os.path.exists("/proc/self/setgroups")
 libc = ctypes.CDLL(None, use_errno=True)
 libc.syscall.restype = ctypes.c_long
 seen = {}
@@ -154,6 +156,10 @@ impl Ground {
         let last = said.lines().last().unwrap_or_default();
         serde_json::from_str(last).unwrap_or_else(|error| panic!("{error}: {said}\n{complaint}"))
     }
+}
+
+fn is_gvisor() -> bool {
+    !Path::new("/proc/self/setgroups").exists()
 }
 
 fn program(code: &str) -> String {

@@ -3,12 +3,13 @@
 
 use std::io::Read as _;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::process::{Signal, set_parent_process_death_signal};
 use signal_hook::consts::{SIGCHLD, SIGTERM};
+
+use super::super::gvisor;
 
 /// What wakes the loop.
 pub(super) struct Alarm {
@@ -23,7 +24,7 @@ impl Alarm {
         let (wakes, rings) = UnixStream::pair()?;
         wakes.set_nonblocking(true)?;
         let is_orphaned = Arc::new(AtomicBool::new(false));
-        if !ends_with_its_first_process() {
+        if gvisor::is_kernel() {
             signal_hook::flag::register(SIGTERM, Arc::clone(&is_orphaned))?;
             signal_hook::low_level::pipe::register(SIGTERM, rings.try_clone()?)?;
             set_parent_process_death_signal(Some(Signal::TERM))?;
@@ -45,9 +46,4 @@ impl Alarm {
         let mut rings = [0; 64];
         while matches!((&self.wakes).read(&mut rings), Ok(1..)) {}
     }
-}
-
-/// Every Linux that has user namespaces has this file; gVisor has not.
-fn ends_with_its_first_process() -> bool {
-    Path::new("/proc/self/setgroups").exists()
 }

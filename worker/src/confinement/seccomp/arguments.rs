@@ -3,6 +3,8 @@
 use anyhow::Context as _;
 use seccompiler::{SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompRule};
 
+use super::super::gvisor;
+
 /// The flags of `clone` and `unshare` that make a namespace.
 const NAMESPACES: &[i32] = &[
     libc::CLONE_NEWNS,
@@ -51,7 +53,7 @@ const SOCK_PACKET: i32 = 10;
 
 /// Each call with the arguments that are refused.
 pub(super) fn forbidden() -> anyhow::Result<Vec<(i64, Vec<SeccompRule>)>> {
-    let mut rules: Vec<(i64, Vec<SeccompRule>)> = Vec::new();
+    let mut rules = through_mounts();
     for (call, argument) in PIDS {
         rules.push((*call, vec![rule([equal(*argument, 1)])?]));
     }
@@ -77,6 +79,11 @@ pub(super) fn forbidden() -> anyhow::Result<Vec<(i64, Vec<SeccompRule>)>> {
     let upper = [equal(1, number(libc::IPPROTO_TCP)), equal(2, number(libc::TCP_ULP))];
     rules.push((libc::SYS_setsockopt, vec![rule(upper)?]));
     Ok(rules)
+}
+
+/// What only gVisor does: a file is cut by its path through a read-only mount, as the program of pid 1 would be.
+fn through_mounts() -> Vec<(i64, Vec<SeccompRule>)> {
+    if gvisor::is_kernel() { vec![(libc::SYS_truncate, Vec::new())] } else { Vec::new() }
 }
 
 /// Device nodes, which gVisor lets everybody make. `mode` is the argument that holds the kind of file.
