@@ -12,14 +12,14 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
 use protocol::Spec;
 use serde::{Deserialize, Serialize};
 
 use crate::config::{CgroupUse, Walls};
-use crate::directory::{self, Directory, Place};
+use crate::directory::{Directory, Place};
 use crate::language::PATH;
 use crate::state::StateDir;
 use cgroup::{Cgroup, Hierarchy};
@@ -32,6 +32,7 @@ pub(crate) mod check;
 pub(crate) mod enter;
 pub(crate) mod etc;
 pub(crate) mod exceed;
+pub(crate) mod gvisor;
 pub(crate) mod init;
 pub(crate) mod limits;
 pub(crate) mod mounts;
@@ -76,6 +77,8 @@ pub(crate) struct Enter {
     pub(crate) attempts: PathBuf,
     /// The attempt's own: its parts are what bubblewrap mounts.
     pub(crate) directory: String,
+    /// Whether it gets the /etc that all share.
+    pub(crate) shares_etc: bool,
     /// Where bubblewrap takes them from.
     pub(crate) staging: PathBuf,
     /// The slot's user, when the worker is root.
@@ -174,6 +177,7 @@ impl Confinement {
         Enter {
             attempts: self.attempts.clone(),
             directory: directory.path().file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            shares_etc: directory.may_share(),
             staging: self.policy.staging.into(),
             uid: self.policy.uid(slot),
             cgroups: cgroup.map(|cgroup| cgroup.directories().to_vec()).unwrap_or_default(),
@@ -181,10 +185,10 @@ impl Confinement {
         }
     }
 
-    /// Removes what attempts of an earlier start left: their cgroups are named as their directories.
-    pub(crate) fn sweep(&self, attempt: &Path) {
+    /// Removes the cgroups of workers that are dead.
+    pub(crate) fn sweep(&self) {
         if let Some(hierarchy) = &self.hierarchy {
-            hierarchy.sweep(&directory::name(attempt));
+            hierarchy.sweep();
         }
     }
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use protocol::Spec;
 
-use crate::confinement::{TASK, mounts::HOSTS};
+use crate::confinement::{TASK, etc, gvisor, mounts::HOSTS};
 use crate::random;
 
 /// A directory that nobody else can look into. It stays until `remove`.
@@ -52,7 +52,8 @@ impl Directory {
 
     /// A name that no other attempt has.
     pub(crate) fn name(&self) -> String {
-        name(&self.path)
+        let name = self.path.file_name().unwrap_or_default().to_string_lossy();
+        name.strip_prefix('.').unwrap_or(&name).to_owned()
     }
 
     /// Where the task works, seen from outside.
@@ -69,7 +70,6 @@ impl Directory {
     fn furnish(&self, place: &Place<'_>) -> anyhow::Result<()> {
         // Its parents are closed to all but the worker; the slot's user comes in by a door of its own.
         make(&self.path, if self.owner.is_some() { 0o711 } else { 0o700 })?;
-        // What is mounted on `etc` is the same for all.
         for name in ["task", "etc"] {
             make(&self.path.join(name), 0o755)?;
         }
@@ -78,7 +78,17 @@ impl Directory {
             self.give(&self.path.join(name))?;
         }
         write_new(&self.path.join("hosts"), HOSTS.as_bytes(), 0o644)?;
-        fs::hard_link(place.init, self.path.join("init")).context("cannot link the program")
+        let init = self.path.join("init");
+        if self.may_share() {
+            return fs::hard_link(place.init, init).context("cannot link the program");
+        }
+        fs::copy(place.init, init).context("cannot copy the program")?;
+        etc::make(&self.path.join("etc")).context("cannot make its /etc")
+    }
+
+    /// Whether its task can do nothing to files of the worker's that it is shown, so that all tasks are shown the same.
+    pub(crate) fn may_share(&self) -> bool {
+        self.owner.is_some() || !gvisor::is_kernel()
     }
 
     fn lay_out(&self, spec: &Spec, hosts: &str) -> anyhow::Result<()> {
@@ -114,12 +124,6 @@ impl Directory {
     fn give(&self, path: &Path) -> io::Result<()> {
         self.owner.map_or(Ok(()), |owner| chown(path, Some(owner), Some(owner)))
     }
-}
-
-/// The name of an attempt by its directory, whether a task has moved in or not.
-pub(crate) fn name(path: &Path) -> String {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    name.strip_prefix('.').unwrap_or(&name).to_owned()
 }
 
 fn make(path: &Path, mode: u32) -> io::Result<()> {

@@ -15,7 +15,7 @@ use crate::confinement::{Confinement, LEVEL, probe};
 use crate::language::Tools;
 use crate::process::Family;
 use crate::state::StateDir;
-use crate::{directory, random};
+use crate::{directory, state};
 
 mod languages;
 mod table;
@@ -83,7 +83,8 @@ pub async fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
 
 /// Works in a directory of its own below the worker's, so that it is on the same disk.
 async fn examine(walls: &Walls, tools: &Tools, is_quick: bool) -> anyhow::Result<Vec<Row>> {
-    let place = walls.state_dir.join(format!("doctor-{:016x}", random::bits()? >> 64));
+    state::sweep_doctors(&walls.state_dir);
+    let place = state::place_of_doctor(&walls.state_dir)?;
     let examined = match StateDir::open(&place) {
         Ok(state) => look(walls, &state, tools, is_quick).await,
         Err(error) => Err(error),

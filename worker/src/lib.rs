@@ -94,7 +94,8 @@ impl Worker {
         state.run_program().map_err(unconfined)?;
         let confinement = confinement::Confinement::found(&config.walls, &state).map_err(unconfined)?;
         let confinement = Arc::new(confinement);
-        state.sweep(|attempt| confinement.sweep(attempt))?;
+        state.sweep()?;
+        confinement.sweep();
         let tried = confinement::probe::probe(&confinement, &family).await.map_err(unconfined)?;
         confinement::probe::require(&tried)?;
         let info = WorkerInfo {

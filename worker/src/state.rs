@@ -8,7 +8,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 
 use crate::confinement::etc;
-use crate::directory;
+use crate::{directory, random};
+
+const LOCK: &str = "lock";
+const DOCTOR: &str = "doctor-";
 
 /// Beside the attempts, so that the slots' users reach it, too.
 pub(crate) const ETC: &str = ".etc";
@@ -87,26 +90,49 @@ impl StateDir {
         fs::remove_file(path)
     }
 
-    /// Removes what attempts of an earlier start left; `also` removes what they have elsewhere.
-    pub(crate) fn sweep(&self, also: impl Fn(&Path)) -> anyhow::Result<()> {
+    /// Removes what attempts of an earlier start left, and doctors that were killed midway.
+    pub(crate) fn sweep(&self) -> anyhow::Result<()> {
         let attempts = self.attempts();
         let entries = fs::read_dir(&attempts).with_context(|| format!("cannot read {}", attempts.display()))?;
         for entry in entries {
             let path = entry?.path();
-            if path == self.etc() {
-                continue;
-            }
-            also(&path);
-            if let Err(error) = directory::remove(&path) {
-                tracing::warn!("cannot remove {}: {error}", path.display());
+            if path != self.etc() {
+                remove(&path);
             }
         }
+        sweep_doctors(&self.path);
         Ok(())
     }
 }
 
+/// Where a doctor works: a state directory of its own below the worker's.
+pub(crate) fn place_of_doctor(state: &Path) -> anyhow::Result<PathBuf> {
+    Ok(state.join(format!("{DOCTOR}{:016x}", random::bits()? >> 64)))
+}
+
+/// Removes what dead doctors left below a state directory.
+pub(crate) fn sweep_doctors(state: &Path) {
+    let entries = fs::read_dir(state).into_iter().flatten().flatten();
+    let doctors = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(DOCTOR));
+    for path in doctors.map(|entry| entry.path()).filter(|path| is_abandoned(path)) {
+        remove(&path);
+    }
+}
+
+/// Whether somebody held it and does not any more: who holds the lock writes down who it is.
+fn is_abandoned(path: &Path) -> bool {
+    let lock = File::options().read(true).write(true).open(path.join(LOCK));
+    lock.is_ok_and(|lock| lock.metadata().is_ok_and(|file| file.len() > 0) && lock.try_lock().is_ok())
+}
+
+fn remove(path: &Path) {
+    if let Err(error) = directory::remove(path) {
+        tracing::warn!("cannot remove {}: {error}", path.display());
+    }
+}
+
 fn lock(path: &Path) -> anyhow::Result<File> {
-    let file = path.join("lock");
+    let file = path.join(LOCK);
     let mut lock = File::options()
         .read(true)
         .write(true)

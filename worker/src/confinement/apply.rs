@@ -70,6 +70,22 @@ pub(super) fn take_control() -> io::Result<UnixStream> {
     Ok(control)
 }
 
+/// Lets no program that is started from here on inherit more than its three streams: who started this one may have left
+/// other files open in it, and a task must not get them.
+pub(crate) fn keep_descriptors() -> io::Result<()> {
+    let names = std::fs::read_dir("/proc/self/fd")?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let numbers: Vec<i32> = names.filter_map(|name| name.parse().ok()).filter(|number| *number > 2).collect();
+    for number in numbers {
+        // SAFETY: it changes nothing but a flag; a number that is closed meanwhile is refused.
+        let changed = unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) };
+        match io::Error::last_os_error() {
+            error if changed < 0 && error.raw_os_error() != Some(libc::EBADF) => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 /// Makes a system call with nothing but zeroes, to see whether it is refused.
 pub(super) fn try_call(number: libc::c_long) -> io::Result<()> {
     // SAFETY: every argument is zero: an empty length, a null pointer that the kernel refuses, or no flags.

@@ -1,16 +1,18 @@
 //! One cgroup for each attempt where the worker may make them, version 2 or 1: memory and processes held to their limits by
 //! the kernel, and what was used read from it. Where it may not, the sampler and rlimits do what they can.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use super::Enforced;
 
-/// What our cgroups are called, before the attempt's name.
-const PREFIX: &str = "cw-";
+/// What our cgroups are called, before the attempt's name. Each is held by a lock for as long as its worker lives.
+const PREFIX: &str = "cw-attempt-";
 /// Processes in the cgroup beside the task's own: bubblewrap's and pid 1.
 const OWN_PROCESSES: u32 = 3;
+const HOLD_TRIES: u32 = 100;
 
 /// Where cgroups of attempts can be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,31 +74,71 @@ impl Hierarchy {
 
     /// Makes the cgroup of an attempt.
     pub(crate) fn make(&self, name: &str) -> io::Result<Cgroup> {
-        let cgroup = Cgroup { directories: self.directories(name), is_v2: matches!(self, Self::V2(_)) };
-        for directory in &cgroup.directories {
-            match fs::create_dir(directory) {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                made => made?,
-            }
-        }
-        Ok(cgroup)
+        let directories = self.directories(name);
+        let held = directories.iter().map(|directory| hold(directory)).collect::<io::Result<_>>()?;
+        Ok(Cgroup { directories, _held: held, is_v2: matches!(self, Self::V2(_)) })
     }
 
     fn directories(&self, name: &str) -> Vec<PathBuf> {
-        let name = format!("{PREFIX}{name}");
+        self.bases().into_iter().map(|base| base.join(format!("{PREFIX}{name}"))).collect()
+    }
+
+    fn bases(&self) -> Vec<&Path> {
         match self {
-            Self::V2(base) => vec![base.join(name)],
+            Self::V2(base) => vec![base],
             Self::V1 { memory, pids, cpu } => {
-                [Some(memory), Some(pids), cpu.as_ref()].into_iter().flatten().map(|base| base.join(&name)).collect()
+                [Some(memory), Some(pids), cpu.as_ref()].into_iter().flatten().map(PathBuf::as_path).collect()
             }
         }
     }
 
-    /// Removes cgroups of attempts that an earlier start left, by their names in its state directory.
-    pub(crate) fn sweep(&self, name: &str) {
-        let is_v2 = matches!(self, Self::V2(_));
-        let _ = Cgroup { directories: self.directories(name), is_v2 }.remove();
+    /// Removes cgroups whose worker is dead, whichever it was: nobody holds them.
+    pub(crate) fn sweep(&self) {
+        for base in self.bases() {
+            let entries = fs::read_dir(base).into_iter().flatten().flatten();
+            for entry in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX)) {
+                if let Ok(found) = File::open(entry.path())
+                    && found.try_lock().is_ok()
+                    && let Err(error) = remove(&entry.path())
+                {
+                    tracing::warn!("cannot remove {}: {error}", entry.path().display());
+                }
+            }
+        }
     }
+}
+
+/// Makes a directory and holds it. Between the two another worker may take it for one that is left over, and remove it.
+fn hold(directory: &Path) -> io::Result<File> {
+    for _ in 0..HOLD_TRIES {
+        match fs::create_dir(directory) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => made?,
+        }
+        let Ok(held) = File::open(directory) else { continue };
+        held.lock()?;
+        let inode = held.metadata()?.ino();
+        if fs::metadata(directory).is_ok_and(|found| found.ino() == inode) {
+            return Ok(held);
+        }
+    }
+    Err(io::Error::other(format!("{} is removed again and again", directory.display())))
+}
+
+/// Removes one whose processes are gone. The kernel needs a moment for those that were just reaped.
+fn remove(directory: &Path) -> io::Result<()> {
+    let mut tries = 0;
+    while let Err(error) = fs::remove_dir(directory) {
+        tries += 1;
+        if error.kind() == io::ErrorKind::NotFound {
+            break;
+        }
+        if error.kind() != io::ErrorKind::ResourceBusy || tries > 200 {
+            return Err(error);
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    Ok(())
 }
 
 /// The directory of one controller, as the worker's own cgroup stands in it.
@@ -117,9 +159,10 @@ fn v1_directory(own: &str, mounts: &str, controller: &str) -> Option<PathBuf> {
 }
 
 /// The cgroup of one attempt. It stays until `remove`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) struct Cgroup {
     directories: Vec<PathBuf>,
+    _held: Vec<File>,
     is_v2: bool,
 }
 
@@ -164,22 +207,9 @@ impl Cgroup {
         }
     }
 
-    /// Removes it; its processes must be gone. The kernel needs a moment for those that were just reaped.
+    /// Removes it; its processes must be gone.
     pub(crate) fn remove(&self) -> io::Result<()> {
-        let mut tries = 0;
-        for directory in &self.directories {
-            while let Err(error) = fs::remove_dir(directory) {
-                tries += 1;
-                if error.kind() == io::ErrorKind::NotFound {
-                    break;
-                }
-                if error.kind() != io::ErrorKind::ResourceBusy || tries > 200 {
-                    return Err(error);
-                }
-                std::thread::sleep(std::time::Duration::from_millis(5));
-            }
-        }
-        Ok(())
+        self.directories.iter().try_for_each(|directory| remove(directory))
     }
 
     /// Writes to the file wherever the controller has it.

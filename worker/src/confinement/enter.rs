@@ -46,7 +46,9 @@ fn enter() -> anyhow::Result<Infallible> {
     apply::raise_loopback().context("cannot raise the loopback interface")?;
     mount_bind_recursive(&plan.directory, &plan.staging)
         .with_context(|| format!("cannot mount the attempt's directory at {}", plan.staging.display()))?;
-    mount_bind_recursive(ETC, plan.staging.join("etc")).context("cannot mount the task's /etc")?;
+    if plan.shares_etc {
+        mount_bind_recursive(ETC, plan.staging.join("etc")).context("cannot mount the task's /etc")?;
+    }
     std::env::set_current_dir("/")?;
     let (program, arguments) = plan.bwrap.split_first().context("no bubblewrap in the plan")?;
     let error = Command::new(program).args(arguments).env_clear().exec();

@@ -40,7 +40,7 @@ const OWN: [(&str, &str); 4] = [
 /// The largest file that is copied, in bytes.
 const MAX_FILE_BYTES: u64 = 16 << 20;
 
-/// Makes it below `to`, which must not be there.
+/// Makes it below `to`.
 pub(crate) fn make(to: &Path) -> io::Result<()> {
     make_directory(to)?;
     for name in COPIED {

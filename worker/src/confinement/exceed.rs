@@ -30,9 +30,11 @@ pub(crate) fn prove(hierarchy: &Hierarchy) -> Result<String, String> {
 fn attempt(hierarchy: &Hierarchy) -> anyhow::Result<(Output, Counted)> {
     let spec = Spec::new("probe".parse()?, Run::Command { argv: Vec::new() });
     let limits = Enforced { memory_bytes: MEMORY_BYTES, pids: PIDS, ..Enforced::new(&spec) };
-    let name = format!("probe-{}", std::process::id());
-    let cgroup = hierarchy.make(&name).and_then(|cgroup| cgroup.limit(&limits).map(|()| cgroup));
-    let cgroup = cgroup.inspect_err(|_| hierarchy.sweep(&name))?;
+    let cgroup = hierarchy.make(&format!("probe-{}", std::process::id()))?;
+    if let Err(error) = cgroup.limit(&limits) {
+        cgroup.remove()?;
+        return Err(error.into());
+    }
     let mut command = Command::new("/proc/self/exe");
     command.arg("exceed").args(cgroup.directories()).env_clear().stdin(Stdio::null());
     let output = command.output();

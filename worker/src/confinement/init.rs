@@ -5,7 +5,7 @@
 //! The task sees it as process 1 and can neither signal nor read it. When it leaves, for whatever reason, the kernel ends
 //! every process of the namespace: daemons that left their session, and those that ignore TERM, too.
 
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -21,11 +21,13 @@ use super::limits::Passed;
 use super::sampler::Sampler;
 use super::wire::{self, End, Note, Order, Status};
 use super::{Init, apply};
+use alarm::Alarm;
 pub(crate) use listeners::MAX_LISTENERS;
 pub(crate) use returned::MAX_RETURN_BYTES;
 use returned::ReturnPipe;
 use start::{NotStarted, Waiting};
 
+mod alarm;
 mod listeners;
 mod returned;
 mod start;
@@ -77,7 +79,9 @@ fn init(control: &UnixStream) -> anyhow::Result<()> {
     wire::say(control, &Note::Started);
     let tree = Tree { main, status: None, ending: None, passed: None, returns, sampler: Sampler::new(plan.limits) };
     let end = tree.watch(&mut Orders::new(control)?, &alarm)?;
-    wire::say(control, &Note::Ended(end));
+    if !alarm.is_orphaned() {
+        wire::say(control, &Note::Ended(end));
+    }
     Ok(())
 }
 
@@ -108,7 +112,7 @@ struct Ending {
 impl Tree {
     fn watch(mut self, orders: &mut Orders, alarm: &Alarm) -> anyhow::Result<End> {
         while self.reap() {
-            if self.status.is_some() {
+            if self.status.is_some() || alarm.is_orphaned() {
                 self.end_within(Duration::ZERO);
             }
             let now = Instant::now();
@@ -163,7 +167,7 @@ impl Tree {
             return Ok(orders.next());
         }
         let time = Timespec::try_from(self.next_wake(now)).ok();
-        let mut ready = vec![PollFd::new(&alarm.wakes, PollFlags::IN)];
+        let mut ready = vec![PollFd::new(alarm.wakes(), PollFlags::IN)];
         ready.extend((!orders.is_closed).then(|| PollFd::new(orders.lines.get_ref(), PollFlags::IN)));
         ready.extend(self.returns.pipe().map(|pipe| PollFd::from_borrowed_fd(pipe, PollFlags::IN)));
         match poll(&mut ready, time.as_ref()) {
@@ -210,25 +214,6 @@ fn status_of(status: WaitStatus) -> Status {
     match status.terminating_signal() {
         Some(signal) => Status::Signalled(signal),
         None => Status::Exited(status.exit_status().unwrap_or(-1)),
-    }
-}
-
-/// SIGCHLD as something to wait for. Signals that pid 1 does not handle do not reach it.
-struct Alarm {
-    wakes: UnixStream,
-}
-
-impl Alarm {
-    fn set() -> anyhow::Result<Self> {
-        let (wakes, rings) = UnixStream::pair()?;
-        wakes.set_nonblocking(true)?;
-        signal_hook::low_level::pipe::register(signal_hook::consts::SIGCHLD, rings)?;
-        Ok(Self { wakes })
-    }
-
-    fn clear(&self) {
-        let mut rings = [0; 64];
-        while matches!((&self.wakes).read(&mut rings), Ok(1..)) {}
     }
 }
 

@@ -4,30 +4,10 @@
 use std::collections::BTreeMap;
 
 use anyhow::Context as _;
-use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
-    TargetArch, apply_filter,
-};
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, SeccompRule, TargetArch, apply_filter};
 
+mod arguments;
 mod calls;
-
-/// The flags of `clone` and `unshare` that make a namespace.
-const NAMESPACES: &[i32] = &[
-    libc::CLONE_NEWNS,
-    libc::CLONE_NEWCGROUP,
-    libc::CLONE_NEWUTS,
-    libc::CLONE_NEWIPC,
-    libc::CLONE_NEWUSER,
-    libc::CLONE_NEWPID,
-    libc::CLONE_NEWNET,
-    // CLONE_NEWTIME: missing in libc.
-    0x80,
-];
-
-/// The ioctl that types into a terminal.
-const TIOCSTI: u64 = 0x5412;
-/// The ioctl that lets a terminal's console be read.
-const TIOCLINUX: u64 = 0x541c;
 
 /// Filters in the order in which they are put in force.
 pub(super) struct Filters(Vec<BpfProgram>);
@@ -64,29 +44,10 @@ fn errno(number: i32) -> SeccompAction {
 
 fn forbidden() -> anyhow::Result<BTreeMap<i64, Vec<SeccompRule>>> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = calls::FORBIDDEN.iter().map(|call| (*call, Vec::new())).collect();
-    for call in [libc::SYS_clone, libc::SYS_unshare] {
-        let flags: Result<Vec<_>, _> = NAMESPACES.iter().map(|flag| has_flag(flag.unsigned_abs().into())).collect();
-        rules.insert(call, flags?);
+    for (call, forbidden) in arguments::forbidden()? {
+        rules.entry(call).or_default().extend(forbidden);
     }
-    rules.insert(libc::SYS_ioctl, vec![is(1, TIOCSTI)?, is(1, TIOCLINUX)?]);
-    // Packets as they are on the wire, and families whose code few have looked at.
-    let families = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
-    let other = families.iter().map(|family| {
-        let family = u64::from(family.unsigned_abs());
-        SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, family)
-    });
-    rules.insert(libc::SYS_socket, vec![SeccompRule::new(other.collect::<Result<_, _>>()?)?]);
     Ok(rules)
-}
-
-fn has_flag(flag: u64) -> anyhow::Result<SeccompRule> {
-    let condition = SeccompCondition::new(0, SeccompCmpArgLen::Qword, SeccompCmpOp::MaskedEq(flag), flag)?;
-    Ok(SeccompRule::new(vec![condition])?)
-}
-
-fn is(argument: u8, value: u64) -> anyhow::Result<SeccompRule> {
-    let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value)?;
-    Ok(SeccompRule::new(vec![condition])?)
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use tokio::process::{Child, Command};
 use tokio::sync::oneshot;
 
 use super::tree;
+use crate::confinement::apply::keep_descriptors;
 
 const LONGEST_SWEEP: Duration = Duration::from_secs(5);
 
@@ -30,6 +31,7 @@ impl Family {
     pub(crate) fn found() -> io::Result<Self> {
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
+        keep_descriptors()?;
         let (spawner, births) = mpsc::channel();
         let stages = Arc::new(Mutex::new(HashSet::new()));
         let (runtime, known) = (tokio::runtime::Handle::current(), Arc::clone(&stages));

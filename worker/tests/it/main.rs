@@ -7,6 +7,7 @@ mod artifacts;
 mod doctor;
 mod handler;
 mod health;
+mod hostile;
 mod languages;
 mod leases;
 mod network;

@@ -8,9 +8,11 @@ use serde_json::json;
 use crate::peer::{Fault, Peer, problem};
 use crate::run::{Bench, eventually};
 
+/// The most memory that the process had; where the kernel does not remember that (gVisor), what it has.
 fn resident_kib(pid: Pid) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
+    let line = field("VmHWM:").or_else(|| field("VmRSS:")).unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 

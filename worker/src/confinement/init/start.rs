@@ -14,7 +14,9 @@ use anyhow::{anyhow, bail};
 use nix::sched::{CloneFlags, unshare};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{DumpableBehavior, Pid, Resource, Rlimit, getgid, getuid, set_dumpable_behavior, setrlimit};
+use rustix::process::{
+    DumpableBehavior, Pid, Resource, Rlimit, getgid, getuid, set_dumpable_behavior, setrlimit, setsid,
+};
 use serde::{Deserialize, Serialize};
 
 use super::super::enter::map_user;
@@ -131,6 +133,8 @@ fn build_and_wait(plan: UnixStream, mut words: &File, returns: &OwnedFd) -> Resu
 /// The walls, in this order: filters come last, because they forbid the rest.
 fn build() -> anyhow::Result<()> {
     use anyhow::Context as _;
+    // Not in pid 1's group: what a task says to its own group must not reach pid 1.
+    setsid().context("cannot begin a session")?;
     let (uid, gid) = (getuid().as_raw(), getgid().as_raw());
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
     // Pid 1 closed its /proc/self, where the maps are written; gVisor lets nobody else write them. No task runs yet.
