@@ -75,10 +75,11 @@ impl Hierarchy {
     /// Makes the cgroup of an attempt.
     pub(crate) fn make(&self, name: &str, limits: Option<&Enforced>) -> io::Result<Cgroup> {
         let directories = self.directories(name);
-        let held = directories.iter().map(|directory| hold(directory)).collect::<io::Result<_>>()?;
+        let held: io::Result<Vec<File>> = directories.iter().map(|directory| hold(directory)).collect();
+        let held = held.inspect_err(|_| directories.iter().for_each(|directory| drop(fs::remove_dir(directory))))?;
         let cgroup = Cgroup { directories, _held: held, is_v2: matches!(self, Self::V2(_)) };
         if let Some(limits) = limits {
-            cgroup.limit(limits)?;
+            cgroup.limit(limits).inspect_err(|_| drop(cgroup.remove()))?;
         }
         Ok(cgroup)
     }
