@@ -75,7 +75,8 @@ impl Hierarchy {
     /// Makes the cgroup of an attempt.
     pub(crate) fn make(&self, name: &str) -> io::Result<Cgroup> {
         let directories = self.directories(name);
-        let held = directories.iter().map(|directory| hold(directory)).collect::<io::Result<_>>()?;
+        let held: io::Result<Vec<File>> = directories.iter().map(|directory| hold(directory)).collect();
+        let held = held.inspect_err(|_| directories.iter().for_each(|directory| drop(fs::remove_dir(directory))))?;
         Ok(Cgroup { directories, _held: held, is_v2: matches!(self, Self::V2(_)) })
     }
 

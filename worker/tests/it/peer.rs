@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -51,6 +52,7 @@ struct State {
 pub(crate) struct Peer {
     pub(crate) address: SocketAddr,
     shared: Arc<(Mutex<State>, Condvar)>,
+    is_over: Arc<AtomicBool>,
 }
 
 impl Peer {
@@ -61,9 +63,11 @@ impl Peer {
     pub(crate) fn at(address: SocketAddr) -> Self {
         let listener = TcpListener::bind(address).unwrap();
         let shared = Arc::new((Mutex::new(State { ttl_s: 30, ..State::default() }), Condvar::new()));
-        let peer = Self { address: listener.local_addr().unwrap(), shared: Arc::clone(&shared) };
+        let is_over = Arc::new(AtomicBool::new(false));
+        let ends = Arc::clone(&is_over);
+        let peer = Self { address: listener.local_addr().unwrap(), shared: Arc::clone(&shared), is_over };
         std::thread::spawn(move || {
-            for stream in listener.incoming() {
+            for stream in listener.incoming().take_while(|_| !ends.load(Ordering::SeqCst)) {
                 let shared = Arc::clone(&shared);
                 std::thread::spawn(move || serve(stream.unwrap(), &shared));
             }
@@ -215,6 +219,14 @@ impl Peer {
 
     pub(crate) fn events(&self, lease: &str) -> BTreeMap<u64, Value> {
         self.state().events.get(lease).cloned().unwrap_or_default()
+    }
+}
+
+/// Its thread counts as a process of this user, of whom tasks are, too.
+impl Drop for Peer {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::SeqCst);
+        let _ = TcpStream::connect(self.address);
     }
 }
 

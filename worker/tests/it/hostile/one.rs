@@ -151,6 +151,8 @@ def shown(name):
     except OSError:
         return ""
 opened = []
+# Its look at the task's own processes and files takes files, too.
+own = {os.stat(place).st_dev for place in ("/proc", "/workspace", "/tmp", "/home/task")}
 for number in range(256):
     for flags in (os.O_RDONLY, os.O_WRONLY, os.O_RDWR):
         try:
@@ -158,6 +160,8 @@ for number in range(256):
         except OSError:
             continue
         kind = os.fstat(file)
+        if stat.S_IFMT(kind.st_mode) in (stat.S_IFREG, stat.S_IFDIR) and kind.st_dev in own:
+            continue
         if not stat.S_ISFIFO(kind.st_mode) and not (stat.S_ISCHR(kind.st_mode) and kind.st_rdev == os.stat("/dev/null").st_rdev):
             opened.append(f"{number}: {oct(kind.st_mode)}")
 print(json.dumps({"environ": shown("environ").replace("\0", ""), "opened": str(opened), "maps": str("worker/attempts" in shown("maps")),
