@@ -10,7 +10,7 @@ use protocol::event::EventBody;
 use protocol::outcome::Usage;
 use protocol::{LeaseGrant, Outcome, Report, Spec};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
 use crate::artifacts::{self, Collected, Snapshot, Way};
 use crate::confinement::LEVEL;
@@ -23,6 +23,7 @@ use crate::spool::{Delivery, Head, Settled};
 use crate::{Worker, clock};
 use watch_over::{Finished, watch_over};
 
+mod used;
 mod watch_over;
 
 /// How long a slot rests after a task that this worker cannot run, so that it does not take it again at once.
@@ -88,7 +89,6 @@ struct Attempt {
 
 impl Attempt {
     async fn run(mut self) -> Ended {
-        let started_at = Instant::now();
         let directory = self.prepare().await;
         let before = match &directory {
             Ok(directory) => Snapshot::take(directory.work()).await,
@@ -98,9 +98,8 @@ impl Attempt {
             Ok(directory) => watch_over(&mut self, directory).await,
             Err(error) => Finished::setup_failed(format!("{error:#}")),
         };
-        let wall = started_at.elapsed();
         let collected = self.collect(before, &finished).await;
-        let ended = self.finish(finished, collected, wall).await;
+        let ended = self.finish(finished, collected).await;
         if let Ok(directory) = directory {
             self.clean_up(directory).await;
         }
@@ -131,7 +130,7 @@ impl Attempt {
         artifacts::collect(before, way).await
     }
 
-    async fn finish(&mut self, finished: Finished, collected: Collected, wall: Duration) -> Ended {
+    async fn finish(&mut self, finished: Finished, collected: Collected) -> Ended {
         let (task, lease) = (self.grant.task, self.grant.lease);
         let Finished::Ran { outcome, leftover, account, used, return_value } = finished else {
             if self.heartbeat.is_valid() {
@@ -148,7 +147,7 @@ impl Attempt {
             self.worker.stats.lost();
             return Ended::NotOurs;
         }
-        let wall_ms = u64::try_from(wall.as_millis()).unwrap_or(u64::MAX);
+        let wall_ms = used.wall_ms;
         tracing::info!(%task, %lease, wall_ms, "task ended: {}", outcome.reason());
         self.worker.stats.ended(outcome.reason());
         let usage = Usage {

@@ -183,7 +183,7 @@ impl Confinement {
             staging: self.policy.staging.into(),
             uid: self.policy.uid(slot),
             cgroups: cgroup.as_ref().map(|cgroup| cgroup.directories().to_vec()).unwrap_or_default(),
-            bwrap: mounts::arguments(&self.policy, &self.system, limits.memory_bytes / 2),
+            bwrap: mounts::arguments(&self.policy, &self.system, limits.memory_bytes.saturating_mul(2)),
         };
         let Program { argv, env, returns, binds } = program;
         let stdin = spec.stdin.as_ref().map(|_| format!("{TASK}/stdin"));

@@ -3,6 +3,13 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use rustix::process::{Resource, Rlimit, getrlimit, getuid, setrlimit};
+
+use crate::confinement::limits::DEFAULT_PIDS;
+
+/// Processes and threads of ours beside each task, and of the worker.
+const STAGES: u64 = 16;
+
 /// The numbers in use.
 #[derive(Debug, Default)]
 pub(crate) struct Slots(Arc<Mutex<BTreeSet<u32>>>);
@@ -14,6 +21,20 @@ impl Slots {
         let number = (0..).find(|number| !used.contains(number)).unwrap_or(0);
         used.insert(number);
         Slot { slots: Arc::clone(&self.0), number }
+    }
+}
+
+/// Says so when this user may have too few processes: without root, tasks of all slots count with the worker's own.
+pub(crate) fn warn_of_few_processes(slots: u32) {
+    let limit = getrlimit(Resource::Nproc);
+    // What is given away here is only what the user may take anyway.
+    let _ = setrlimit(Resource::Nproc, Rlimit { current: limit.maximum, ..limit });
+    let wanted = u64::from(slots) * (u64::from(DEFAULT_PIDS) + STAGES) + STAGES;
+    if let (false, Some(few)) = (getuid().is_root(), limit.maximum.filter(|most| *most < wanted)) {
+        tracing::warn!(
+            "this user may have {few} processes (ulimit -u): one task may leave too few for {slots} at a time; \
+             {wanted} would do, or fewer --slots"
+        );
     }
 }
 

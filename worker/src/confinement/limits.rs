@@ -30,6 +30,9 @@ pub(crate) struct Enforced {
 /// What must stay free on the worker's disk, in bytes.
 pub(crate) const SPARE_BYTES: u64 = GIB;
 
+/// Processes of a task that is no agent, when its spec does not say.
+pub(crate) const DEFAULT_PIDS: u32 = 128;
+
 impl Enforced {
     /// The spec's limits, with the defaults of its kind.
     pub(crate) fn new(spec: &Spec) -> Self {
@@ -38,7 +41,7 @@ impl Enforced {
         Self {
             memory_bytes: memory_bytes.unwrap_or(if is_agent { 4 * GIB } else { 512 * MIB }),
             cpu_s,
-            pids: pids.unwrap_or(if is_agent { 512 } else { 128 }),
+            pids: pids.unwrap_or(if is_agent { 512 } else { DEFAULT_PIDS }),
             file_size_bytes: file_size_bytes.unwrap_or(100 * MIB),
             open_files: open_files.unwrap_or(1024),
             disk_bytes: disk_bytes.unwrap_or(GIB),

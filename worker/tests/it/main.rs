@@ -8,6 +8,7 @@ mod doctor;
 mod handler;
 mod health;
 mod leases;
+mod limits;
 mod network;
 mod output;
 mod peer;

@@ -1,7 +1,7 @@
 //! Starts the program behind the last walls: a user namespace in which it is uid 1000, rlimits, rules
 //! on files, no-new-privs, seccomp.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::process::{Command, Stdio};
@@ -10,7 +10,9 @@ use anyhow::anyhow;
 use nix::sched::{CloneFlags, unshare};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{DumpableBehavior, Pid, Resource, Rlimit, getgid, getuid, set_dumpable_behavior, setrlimit};
+use rustix::process::{
+    DumpableBehavior, Pid, Resource, Rlimit, getgid, getrlimit, getuid, set_dumpable_behavior, setrlimit,
+};
 
 use super::super::enter::map_user;
 use super::super::rules::Rules;
@@ -79,20 +81,28 @@ fn build(limits: &Enforced, rules: Option<Rules>, filters: &Filters, returns: Op
 }
 
 fn limit(limits: &Enforced) -> io::Result<()> {
-    let set = |resource, value: u64| {
-        setrlimit(resource, Rlimit { current: Some(value), maximum: Some(value) }).map_err(io::Error::from)
-    };
-    set(Resource::Core, 0)?;
-    set(Resource::Nproc, limits.pids.into())?;
-    set(Resource::Nofile, limits.open_files.into())?;
-    set(Resource::Fsize, limits.file_size_bytes)?;
+    set(Resource::Core, 0, 0)?;
+    set(Resource::Nproc, limits.pids.into(), limits.pids.into())?;
+    set(Resource::Nofile, limits.open_files.into(), limits.open_files.into())?;
+    set(Resource::Fsize, limits.file_size_bytes, limits.file_size_bytes)?;
     // Behind the sampler, which is what says `oom`; without the room that runtimes reserve and never use.
-    set(Resource::Data, limits.memory_bytes.saturating_mul(2).saturating_add(64 << 20))?;
+    let data = limits.memory_bytes.saturating_mul(2).saturating_add(64 << 20);
+    set(Resource::Data, data, data)?;
     if let Some(cpu_s) = limits.cpu_s {
-        let seconds = u64::from(cpu_s);
-        setrlimit(Resource::Cpu, Rlimit { current: Some(seconds), maximum: Some(seconds + 1) })?;
+        // Behind the sampler, too, which sees all processes.
+        let seconds = u64::from(cpu_s) + 1;
+        set(Resource::Cpu, seconds, seconds + 1)?;
     }
+    // When memory is scarce, the kernel ends a task before it ends what watches over it. Not every kernel can be told.
+    let _ = fs::write("/proc/self/oom_score_adj", "1000");
     Ok(())
+}
+
+/// Sets a limit, or leaves it where the worker itself may have less: nobody can raise that here.
+fn set(resource: Resource, current: u64, maximum: u64) -> io::Result<()> {
+    let most = getrlimit(resource).maximum.unwrap_or(u64::MAX);
+    let limit = Rlimit { current: Some(current.min(most)), maximum: Some(maximum.min(most)) };
+    setrlimit(resource, limit).map_err(io::Error::from)
 }
 
 fn pid(raw: u32) -> io::Result<Pid> {
