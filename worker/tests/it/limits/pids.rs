@@ -21,7 +21,7 @@ while True:
     except OSError: pass
 "
         );
-        let bomb = world.begin(&code, &json!({"pids": 24}), 2);
+        let bomb = world.begin(&code, &json!({"pids": 24}), 3);
         world.peer.wait_for_output(&bomb, "up");
         let beside = world.passes("for _ in range(20): subprocess.run(['/bin/true'], check=True)", &json!({"pids": 8}));
         assert_eq!(beside.stderr, "");
@@ -50,7 +50,7 @@ for child in children: os.kill(child, 9)
 print(len(children))
 ";
     each_way_with(&["--slots", "2", "--grace", "200ms"], |world| {
-        let lease = world.begin(bomb, &json!({"pids": 60}), 3);
+        let lease = world.begin(bomb, &json!({"pids": 60}), 4);
         world.peer.wait_for_output(&lease, "up");
         assert_eq!(world.passes(beside, &json!({"pids": 60})).stdout, "50\n", "--cgroup {}", world.way);
         assert_eq!(world.end(&lease).report["outcome"], "timeout");
