@@ -320,7 +320,7 @@ impl StreamBytes {
 /// What the processes of an attempt used.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
-    /// From start to end.
+    /// From the start of the program to the end of its last process.
     pub wall_ms: u64,
     /// Processor time, user and system.
     #[serde(default)]

@@ -11,7 +11,7 @@ use protocol::event::EventBody;
 use protocol::outcome::Usage;
 use protocol::{LeaseGrant, Outcome, Report, Spec};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
 use crate::artifacts::{self, Collected, Snapshot, Way};
 use crate::confinement::{Enforced, Init, LEVEL, Program};
@@ -25,6 +25,7 @@ use crate::spool::{Delivery, Head, Settled};
 use crate::{Worker, clock};
 use watch_over::{Finished, watch_over};
 
+mod used;
 mod watch_over;
 
 /// How long a slot rests after a task that this worker cannot run, so that it does not take it again at once.
@@ -90,19 +91,14 @@ struct Attempt {
 
 impl Attempt {
     async fn run(mut self) -> Ended {
-        let started_at = Instant::now();
         let (Ready { site, stages, .. }, plan) = match self.prepare().await {
             Ok(prepared) => prepared,
-            Err(error) => {
-                let failed = Finished::without(not_prepared(&error));
-                return self.finish(failed, Collected::default(), started_at.elapsed()).await;
-            }
+            Err(error) => return self.finish(Finished::without(not_prepared(&error)), Collected::default()).await,
         };
         let before = Snapshot::take(site.directory.work()).await;
         let finished = watch_over(&mut self, stages, &plan, &site).await;
-        let wall = started_at.elapsed();
         let collected = self.collect(before, &finished).await;
-        let ended = self.finish(finished, collected, wall).await;
+        let ended = self.finish(finished, collected).await;
         self.clean_up(site).await;
         ended
     }
@@ -141,7 +137,7 @@ impl Attempt {
         artifacts::collect(before, way).await
     }
 
-    async fn finish(&mut self, finished: Finished, collected: Collected, wall: Duration) -> Ended {
+    async fn finish(&mut self, finished: Finished, collected: Collected) -> Ended {
         let (task, lease) = (self.grant.task, self.grant.lease);
         let Finished::Ran { outcome, leftover, account, used, return_value } = finished else {
             if self.heartbeat.is_valid() {
@@ -158,7 +154,7 @@ impl Attempt {
             self.worker.stats.lost();
             return Ended::NotOurs;
         }
-        let wall_ms = u64::try_from(wall.as_millis()).unwrap_or(u64::MAX);
+        let wall_ms = used.wall_ms;
         tracing::info!(%task, %lease, wall_ms, "task ended: {}", outcome.reason());
         self.worker.stats.ended(outcome.reason());
         let usage = Usage {

@@ -181,7 +181,7 @@ impl Confinement {
             staging: self.policy.staging.into(),
             uid: self.policy.uid(slot),
             cgroups: cgroup.map(|cgroup| cgroup.directories().to_vec()).unwrap_or_default(),
-            bwrap: mounts::arguments(&self.policy, &self.system, memory_bytes / 2),
+            bwrap: mounts::arguments(&self.policy, &self.system, memory_bytes.saturating_mul(2)),
         }
     }
 

@@ -78,6 +78,9 @@ fn trouble(worker: &Worker) -> Option<String> {
     if let Err(error) = worker.state.probe() {
         return Some(format!("state directory is not writable: {error}"));
     }
+    if let Some(lacking) = worker.state.lacks_bytes() {
+        return Some(format!("{} MiB more must be free on the state directory's disk", lacking.div_ceil(1 << 20)));
+    }
     worker.client.link.trouble()
 }
 

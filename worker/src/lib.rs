@@ -91,6 +91,7 @@ impl Worker {
         let spool = spool::Spool::open(&config.walls.state_dir)?;
         spool.sweep().context("cannot sweep the spool")?;
         let family = Arc::new(process::Family::found().context("cannot become a reaper of processes")?);
+        slots::warn_of_few_processes(config.slots);
         state.run_program().map_err(unconfined)?;
         let confinement = confinement::Confinement::found(&config.walls, &state).map_err(unconfined)?;
         let confinement = Arc::new(confinement);

@@ -20,6 +20,9 @@ const DYING: Duration = Duration::from_secs(25);
 /// How long to try to tell the coordinator something that it can do without.
 const TELL: Duration = Duration::from_secs(2);
 
+/// Between two looks for room on the disk.
+const ROOM: Duration = Duration::from_millis(500);
+
 /// Why no more leases are asked for.
 enum Stop {
     Signal,
@@ -152,17 +155,22 @@ async fn all<T: 'static>(attempts: &mut JoinSet<T>) {
     while attempts.join_next().await.is_some() {}
 }
 
-/// Waits for a slot, then for a lease.
+/// Waits for a slot, then for room on the disk, then for a lease.
 async fn ask(worker: Arc<Worker>, slots: Arc<Semaphore>) -> Result<(LeaseGrant, OwnedSemaphorePermit), Stop> {
     let mut backoff = Backoff::default();
     // cannot fail: the semaphore is never closed
     let slot = slots.acquire_owned().await.map_err(|_| Stop::Signal)?;
     let mut request = LeaseRequest { worker: worker.info.clone(), repos: worker.config.repos.clone(), wait_s: WAIT_S };
     loop {
+        wait_for_room(&worker).await;
         let asked_at = Instant::now();
         // Until it is known to be well, it is asked for a quick answer.
         request.wait_s = if worker.client.link.contact() == Contact::Well { WAIT_S } else { 0 };
         match worker.client.lease(&request).await {
+            Ok(Some(grant)) if worker.state.lacks_bytes().is_some() => {
+                // It filled while the coordinator was asked.
+                let _ = worker.client.release(grant.lease, "the worker's disk is full".into()).await;
+            }
             Ok(Some(grant)) => return Ok((grant, slot)),
             // Answered before its time, as by a coordinator that stops: not again at once.
             Ok(None) if request.wait_s > 0 && asked_at.elapsed() < Duration::from_secs(1) => {
@@ -178,6 +186,20 @@ async fn ask(worker: Arc<Worker>, slots: Arc<Semaphore>) -> Result<(LeaseGrant, 
             }
         }
     }
+}
+
+/// Waits until the disk has the room that stays free; says so once.
+async fn wait_for_room(worker: &Worker) {
+    let Some(lacking) = worker.state.lacks_bytes() else { return };
+    let path = worker.config.walls.state_dir.display();
+    tracing::warn!(
+        "no task is taken: {} MiB more must be free on the disk of {path}; free some space, or give another --state-dir",
+        lacking.div_ceil(1 << 20)
+    );
+    while worker.state.lacks_bytes().is_some() {
+        sleep(ROOM).await;
+    }
+    tracing::info!("the disk has room again");
 }
 
 /// Tells the coordinator how the worker is, once; it also finds out by itself.

@@ -5,6 +5,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
+use rustix::process::{Resource, Rlimit, getrlimit, getuid, setrlimit};
+
+use crate::confinement::limits::DEFAULT_PIDS;
+
+/// Processes and threads of ours beside each task, and of the worker.
+const STAGES: u64 = 16;
+
 /// The numbers in use.
 #[derive(Debug, Default)]
 pub(crate) struct Slots(Arc<Numbers>);
@@ -38,6 +45,20 @@ impl Slots {
     /// Waits until a number was given back. One waits at a time; what happens between two waits is not missed.
     pub(crate) async fn freed(&self) {
         self.0.freed.notified().await;
+    }
+}
+
+/// Says so when this user may have too few processes: without root, tasks of all slots count with the worker's own.
+pub(crate) fn warn_of_few_processes(slots: u32) {
+    let limit = getrlimit(Resource::Nproc);
+    // What is given away here is only what the user may take anyway.
+    let _ = setrlimit(Resource::Nproc, Rlimit { current: limit.maximum, ..limit });
+    let wanted = u64::from(slots) * (u64::from(DEFAULT_PIDS) + STAGES) + STAGES;
+    if let (false, Some(few)) = (getuid().is_root(), limit.maximum.filter(|most| *most < wanted)) {
+        tracing::warn!(
+            "this user may have {few} processes (ulimit -u): one task may leave too few for {slots} at a time; \
+             {wanted} would do, or fewer --slots"
+        );
     }
 }
 

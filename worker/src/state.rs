@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 
 use crate::confinement::etc;
+use crate::confinement::limits::SPARE_BYTES;
 use crate::{directory, random};
 
 const LOCK: &str = "lock";
@@ -88,6 +89,14 @@ impl StateDir {
         let path = self.path.join("probe");
         File::create(&path)?.write_all(b"writable\n")?;
         fs::remove_file(path)
+    }
+
+    /// What is missing until the disk has the room that stays free: below that no task is taken.
+    pub(crate) fn lacks_bytes(&self) -> Option<u64> {
+        let disk = rustix::fs::statvfs(&self.path).ok()?;
+        // One that does not say how large it is does not say either how much is free.
+        let free = (disk.f_blocks > 0).then_some(disk.f_bavail * disk.f_frsize)?;
+        SPARE_BYTES.checked_sub(free).filter(|lacking| *lacking > 0)
     }
 
     /// Removes what attempts of an earlier start left, and doctors that were killed midway.

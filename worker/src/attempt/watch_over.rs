@@ -6,6 +6,7 @@ use std::time::Duration;
 use protocol::{Outcome, Run};
 use tokio::time::{Instant, sleep_until, timeout};
 
+use super::used::{Used, Watch};
 use super::{Attempt, must_leave};
 use crate::confinement::Init;
 use crate::confinement::cgroup::{Cgroup, Counted};
@@ -76,7 +77,8 @@ pub(super) async fn watch_over(attempt: &mut Attempt, stages: Started, plan: &In
     let live = output.send_live(Arc::clone(&worker.client), attempt.grant.lease, attempt.heartbeat.validity());
     let live = tokio::spawn(live);
     let mut relays = None;
-    let cause = wait_for_end(attempt, &mut process, &output, &mut relays).await;
+    let mut watch = Watch::new(site.cgroup.as_ref(), attempt.spec.limits.cpu_s);
+    let cause = wait_for_end(attempt, &mut process, &output, &mut relays, &mut watch).await;
     let end = stop(attempt, &mut process, &cause).await;
     process.close().await;
     if let Some(relays) = relays {
@@ -87,12 +89,13 @@ pub(super) async fn watch_over(attempt: &mut Attempt, stages: Started, plan: &In
         let _ = tokio::task::spawn_blocking(move || family.end_orphans()).await;
     }
     let counted = site.cgroup.as_ref().map(Cgroup::counted);
+    let wall_ms = watch.wall_ms();
     let outcome = outcome(attempt, cause, &output, counted.as_ref());
     live.abort();
     let _ = live.await;
     let Some(outcome) = outcome else { return Finished::GivenUp };
     let (outcome, return_value) = returned(outcome, end.as_ref(), &output);
-    let used = Used::new(end.as_ref(), counted);
+    let used = Used::new(end.as_ref(), counted.map(|counted| watch.own(counted)), wall_ms);
     let (leftover, account) = output.close().await;
     Finished::Ran { outcome, leftover: Box::new(leftover), account, used, return_value }
 }
@@ -103,6 +106,7 @@ async fn wait_for_end(
     process: &mut Process,
     output: &Output,
     relays: &mut Option<Relays>,
+    watch: &mut Watch<'_>,
 ) -> Cause {
     let (timeout_s, idle_s) = (attempt.spec.timeout_s(), attempt.spec.idle_timeout_s.unwrap_or(u32::MAX));
     let mut deadline = Instant::now() + Duration::from_secs(timeout_s.into());
@@ -118,6 +122,7 @@ async fn wait_for_end(
                 // The deadline counts from here, not from the lease.
                 Some(Note::Started) => {
                     has_begun = true;
+                    watch.begin();
                     deadline = Instant::now() + Duration::from_secs(timeout_s.into());
                 }
                 Some(Note::Waiting) => {}
@@ -131,6 +136,7 @@ async fn wait_for_end(
                 None => return Cause::Orphaned { has_begun },
             },
             () = must_leave(&mut attempt.give_up) => return Cause::GivenUp,
+            passed = watch.passed() => return Cause::Stopped(passed),
             () = output.flooded() => return Cause::Stopped(Outcome::OutputLimit),
             () = sleep_until(deadline) => return Cause::Stopped(Outcome::Timeout),
             () = output.idle(Duration::from_secs(idle_s.into())) => return Cause::Stopped(Outcome::IdleTimeout),
@@ -143,8 +149,9 @@ async fn stop(attempt: &Attempt, process: &mut Process, cause: &Cause) -> Option
     let grace = match cause {
         Cause::Ended(end) => return Some(end.clone()),
         Cause::NotStarted { .. } | Cause::Unconfined { .. } | Cause::Orphaned { .. } => return None,
+        // Who passed a limit has no time left to pass more of them.
+        Cause::Stopped(Outcome::Oom | Outcome::CpuLimit | Outcome::OutputLimit) | Cause::GivenUp => Duration::ZERO,
         Cause::Stopped(_) => KILL_GRACE.min(attempt.worker.config.grace),
-        Cause::GivenUp => Duration::ZERO,
     };
     let ended = async {
         process.stop(grace).await;
@@ -165,7 +172,7 @@ async fn stop(attempt: &Attempt, process: &mut Process, cause: &Cause) -> Option
 
 fn outcome(attempt: &Attempt, cause: Cause, output: &Output, counted: Option<&Counted>) -> Option<Outcome> {
     match cause {
-        Cause::Ended(end) => Some(ended(&end, counted)),
+        Cause::Ended(end) => Some(ended(&end, counted, matches!(attempt.spec.run, Run::Shell { .. }))),
         Cause::NotStarted { code, message } if matches!(attempt.spec.run, Run::Command { .. }) => {
             output.say(&message);
             Some(Outcome::Exited { code })
@@ -186,16 +193,28 @@ fn outcome(attempt: &Attempt, cause: Cause, output: &Output, counted: Option<&Co
     }
 }
 
-fn ended(end: &End, counted: Option<&Counted>) -> Outcome {
+fn ended(end: &End, counted: Option<&Counted>, is_shell: bool) -> Outcome {
     let killed_for_memory = counted.is_some_and(|counted| counted.is_out_of_memory);
     match (end.passed, end.status) {
         (Some(Passed::Memory), _) => Outcome::Oom,
-        (Some(Passed::Cpu), _) | (None, Status::Signalled(SIGXCPU)) => Outcome::CpuLimit,
-        (Some(Passed::Disk), _) | (None, Status::Signalled(SIGXFSZ)) => Outcome::DiskLimit,
-        (None, Status::Exited(0)) => Outcome::Exited { code: 0 },
+        (Some(Passed::Cpu), _) => Outcome::CpuLimit,
+        (Some(Passed::Disk), _) => Outcome::DiskLimit,
+        // The kernel may have ended one of several processes, and the others made the best of it.
         (None, _) if killed_for_memory => Outcome::Oom,
-        (None, Status::Exited(code)) => Outcome::Exited { code },
-        (None, Status::Signalled(signal)) => Outcome::Signalled { signal },
+        (None, Status::Signalled(signal)) => at_a_limit(signal).unwrap_or(Outcome::Signalled { signal }),
+        (None, Status::Exited(code)) => {
+            let of_child = if is_shell { at_a_limit(code - 128) } else { None };
+            of_child.unwrap_or(Outcome::Exited { code })
+        }
+    }
+}
+
+/// The limit at which the kernel sends this signal. A shell ends with 128 and the signal of the program that it ran.
+const fn at_a_limit(signal: i32) -> Option<Outcome> {
+    match signal {
+        SIGXCPU => Some(Outcome::CpuLimit),
+        SIGXFSZ => Some(Outcome::DiskLimit),
+        _ => None,
     }
 }
 
@@ -213,21 +232,4 @@ fn returned(outcome: Outcome, end: Option<&End>, output: &Output) -> (Outcome, O
     };
     output.say(&complaint);
     (if is_ok { Outcome::Exited { code: 1 } } else { outcome }, None)
-}
-
-/// What the processes used, and who says so.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Used {
-    pub(super) cpu_ms: Option<u64>,
-    pub(super) peak_memory_bytes: Option<u64>,
-    pub(super) source: &'static str,
-}
-
-impl Used {
-    fn new(end: Option<&End>, counted: Option<Counted>) -> Self {
-        let (cpu_ms, peak) = (end.map(|end| end.cpu_ms), end.map(|end| end.peak_memory_bytes));
-        let Some(counted) = counted else { return Self { cpu_ms, peak_memory_bytes: peak, source: "rusage" } };
-        let peak_memory_bytes = counted.peak_memory_bytes.or(peak);
-        Self { cpu_ms: cpu_ms.or(counted.cpu_ms), peak_memory_bytes, source: "cgroup" }
-    }
 }

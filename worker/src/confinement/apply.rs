@@ -86,6 +86,18 @@ pub(crate) fn keep_descriptors() -> io::Result<()> {
     Ok(())
 }
 
+/// Bytes that the shared memory of System V takes in this namespace, whoever holds it.
+pub(super) fn system_v_bytes() -> u64 {
+    // What <sys/shm.h> calls shm_info: the third number is in pages. Not every kernel shows the same by /proc.
+    const SHM_INFO: libc::c_int = 14;
+    let mut info = [0_u64; 6];
+    // SAFETY: shm_info is an int and five longs, so that six of these hold it, aligned; the call keeps no pointer.
+    match unsafe { libc::shmctl(0, SHM_INFO, info.as_mut_ptr().cast()) } {
+        -1 => 0,
+        _ => info[2] * rustix::param::page_size() as u64,
+    }
+}
+
 /// Makes a system call with nothing but zeroes, to see whether it is refused.
 pub(super) fn try_call(number: libc::c_long) -> io::Result<()> {
     // SAFETY: every argument is zero: an empty length, a null pointer that the kernel refuses, or no flags.

@@ -13,6 +13,8 @@ const PREFIX: &str = "cw-attempt-";
 /// Processes in the cgroup beside the task's own: bubblewrap's and pid 1.
 const OWN_PROCESSES: u32 = 3;
 const HOLD_TRIES: u32 = 100;
+/// A peak that may be mostly files.
+const WORTH_A_LOOK_BYTES: u64 = 32 << 20;
 
 /// Where cgroups of attempts can be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -191,21 +193,37 @@ impl Cgroup {
 
     /// What was used, as far as the kernel tells.
     pub(crate) fn counted(&self) -> Counted {
-        if self.is_v2 {
-            let cpu_us = self.read("cpu.stat").and_then(|text| keyed(&text, "usage_usec"));
-            let events = self.read("memory.events").and_then(|text| keyed(&text, "oom_kill"));
-            return Counted {
-                cpu_ms: cpu_us.map(|us| us / 1000),
-                peak_memory_bytes: self.number("memory.peak"),
-                is_out_of_memory: events.is_some_and(|kills| kills > 0),
-            };
-        }
-        let kills = self.read("memory.oom_control").and_then(|text| keyed(&text, "oom_kill"));
+        let peak = self.number(if self.is_v2 { "memory.peak" } else { "memory.max_usage_in_bytes" });
         Counted {
-            cpu_ms: self.number("cpuacct.usage").map(|ns| ns / 1_000_000),
-            peak_memory_bytes: self.number("memory.max_usage_in_bytes"),
-            is_out_of_memory: kills.is_some_and(|kills| kills > 0),
+            cpu_ms: self.cpu_ms(),
+            peak_memory_bytes: peak.map(|bytes| bytes.saturating_sub(self.cached_bytes(bytes))),
+            is_out_of_memory: self.is_out_of_memory(),
         }
+    }
+
+    /// Processor time so far.
+    pub(crate) fn cpu_ms(&self) -> Option<u64> {
+        if self.is_v2 {
+            return self.read("cpu.stat").and_then(|text| keyed(&text, "usage_usec")).map(|us| us / 1000);
+        }
+        self.number("cpuacct.usage").map(|ns| ns / 1_000_000)
+    }
+
+    /// Whether a process was ended for want of memory.
+    pub(crate) fn is_out_of_memory(&self) -> bool {
+        let events = self.read(if self.is_v2 { "memory.events" } else { "memory.oom_control" });
+        events.and_then(|text| keyed(&text, "oom_kill")).is_some_and(|kills| kills > 0)
+    }
+
+    /// What the kernel still keeps of ordinary files, which it would have given back: it counts as memory, but says
+    /// nothing of what the processes needed. A small peak is not worth the look.
+    fn cached_bytes(&self, peak_bytes: u64) -> u64 {
+        if peak_bytes < WORTH_A_LOOK_BYTES {
+            return 0;
+        }
+        let stat = self.read("memory.stat").unwrap_or_default();
+        let files = keyed(&stat, if self.is_v2 { "file " } else { "cache " }).unwrap_or(0);
+        files.saturating_sub(keyed(&stat, "shmem ").unwrap_or(0))
     }
 
     /// Removes it; its processes must be gone.

@@ -119,8 +119,8 @@ impl Tree {
             match &self.ending {
                 Some(ending) if now >= ending.give_up_at => break,
                 Some(ending) if now >= ending.kill_at => signal_all(Signal::SIGKILL),
-                Some(_) => {}
-                None => self.look_at_limits(now),
+                // The time for TERM is no time without limits.
+                Some(_) | None => self.look_at_limits(now),
             }
             match self.wait_for(orders, alarm, now)? {
                 Some(Order::Stop { grace_ms }) => self.end_within(Duration::from_millis(grace_ms)),
@@ -184,22 +184,31 @@ impl Tree {
     fn next_wake(&self, now: Instant) -> Duration {
         match &self.ending {
             Some(ending) if now >= ending.kill_at => KILL_AGAIN,
-            Some(ending) => ending.kill_at - now,
+            Some(ending) => (ending.kill_at - now).min(self.sampler.rest(now)),
             None => self.sampler.rest(now),
         }
     }
 
     fn end(mut self) -> anyhow::Result<End> {
         use nix::sys::resource::{UsageWho, getrusage};
+        let wall = self.sampler.age();
         let usage = getrusage(UsageWho::RUSAGE_CHILDREN).context("cannot read what the processes used")?;
         let ms = |time: nix::sys::time::TimeVal| time.tv_sec() * 1000 + time.tv_usec() / 1000;
         let max_rss = u64::try_from(usage.max_rss()).unwrap_or(0) * 1024;
+        let reaped_ms = u64::try_from(ms(usage.user_time()) + ms(usage.system_time())).unwrap_or(0);
+        let (cpu_ms, peak_memory_bytes) =
+            (self.sampler.cpu_ms().max(reaped_ms), self.sampler.peak_bytes().max(max_rss));
+        let status = self.status.unwrap_or(Status::Signalled(Signal::SIGKILL as i32));
+        let has_failed = status != Status::Exited(0);
+        let passed = self.passed.or_else(|| self.sampler.last_look(has_failed, cpu_ms, peak_memory_bytes));
         self.returns.read();
         Ok(End {
-            status: self.status.unwrap_or(Status::Signalled(Signal::SIGKILL as i32)),
-            passed: self.passed,
-            cpu_ms: u64::try_from(ms(usage.user_time()) + ms(usage.system_time())).unwrap_or(0),
-            peak_memory_bytes: self.sampler.peak_bytes().max(max_rss),
+            status,
+            passed,
+            wall_ms: u64::try_from(wall.as_millis()).unwrap_or(u64::MAX),
+            cpu_ms,
+            peak_memory_bytes,
+            is_sampled: (cpu_ms, peak_memory_bytes) != (reaped_ms, max_rss),
             returned: self.returns.into_value(),
         })
     }

@@ -32,6 +32,8 @@ pub(crate) const SPARE_BYTES: u64 = GIB;
 
 /// What a task may use of memory when it says nothing, in bytes.
 const USUAL_MEMORY_BYTES: u64 = 512 * MIB;
+/// Processes of a task that is no agent, when its spec does not say.
+pub(crate) const DEFAULT_PIDS: u32 = 128;
 
 impl Enforced {
     /// The memory of most tasks, in bytes.
@@ -46,7 +48,7 @@ impl Enforced {
         Self {
             memory_bytes: memory_bytes.unwrap_or(if is_agent { 4 * GIB } else { USUAL_MEMORY_BYTES }),
             cpu_s,
-            pids: pids.unwrap_or(if is_agent { 512 } else { 128 }),
+            pids: pids.unwrap_or(if is_agent { 512 } else { DEFAULT_PIDS }),
             file_size_bytes: file_size_bytes.unwrap_or(100 * MIB),
             open_files: open_files.unwrap_or(1024),
             disk_bytes: disk_bytes.unwrap_or(GIB),

@@ -1,38 +1,64 @@
 //! Looks now and then at what the task's processes use, where no cgroup holds them to it: memory, processor time, disk.
 //!
-//! It runs in pid 1 of the task's namespaces, so /proc shows just these processes and the mounts just these files.
+//! It runs in pid 1 of the task's namespaces, so /proc shows just these processes and the mounts just these files. A look
+//! costs a tenth of the time at most, unless it is very long, and who is gone before the first costs nothing.
 
 use std::time::{Duration, Instant};
 
 use rustix::fs::statvfs;
 
 use super::limits::{Enforced, Passed};
-use super::{HOME, TEMPORARY, WORK};
+use super::{HOME, TEMPORARY, WORK, apply};
+use cpu::CpuAccount;
+use held::Held;
 
+mod cpu;
 mod disk;
+mod held;
+mod memory;
 mod processes;
 
-/// Between two looks at the processes.
+/// Between two looks at the processes, at least.
 const PACE: Duration = Duration::from_millis(100);
-/// Between two looks at the disk, at least; looking takes a tenth of the time at most.
+/// Before the look that decides: who only starts a program shares all its memory with it for a moment.
+const CLOSER: Duration = Duration::from_millis(10);
+/// Between two looks at the disk, at least.
 const DISK_PACE: Duration = Duration::from_millis(250);
-/// Where files in memory can be made.
-const SHARED_MEMORY: &str = "/dev/shm";
-/// What a file in memory takes of the kernel's memory beside its content, about.
-const INODE_BYTES: u64 = 1024;
+/// How much longer than a look the pause after it is, at least.
+const PAUSE: u32 = 10;
+/// Between two looks at the processes, at most.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// What is watched, and when to look again.
 pub(super) struct Sampler {
     limits: Enforced,
+    began_at: Instant,
     look_at: Instant,
     disk_at: Instant,
+    cpu: CpuAccount,
+    /// What the last look saw in files without a name.
+    held: Held,
+    /// The limit that seemed passed at the last look.
+    suspect: Option<Passed>,
     peak_bytes: u64,
+    /// The rough figure at which the processes were looked at closely for the peak.
+    closely_at_bytes: u64,
 }
 
 impl Sampler {
     pub(super) fn new(limits: Enforced) -> Self {
         let now = Instant::now();
-        Self { limits, look_at: now + PACE, disk_at: now + DISK_PACE, peak_bytes: 0 }
+        Self {
+            limits,
+            began_at: now,
+            look_at: now + PACE,
+            disk_at: now + DISK_PACE,
+            cpu: CpuAccount::default(),
+            held: Held::default(),
+            suspect: None,
+            peak_bytes: 0,
+            closely_at_bytes: 0,
+        }
     }
 
     /// How long there is nothing to look at.
@@ -45,46 +71,95 @@ impl Sampler {
         self.peak_bytes
     }
 
+    /// Processor time of all processes that were seen, those that nobody reaped included.
+    pub(super) fn cpu_ms(&self) -> u64 {
+        self.cpu.total_ms()
+    }
+
+    /// How long the processes live.
+    pub(super) fn age(&self) -> Duration {
+        self.began_at.elapsed()
+    }
+
     /// Looks if it is time; names the limit that was passed.
     pub(super) fn look(&mut self, now: Instant) -> Option<Passed> {
         if now >= self.look_at {
-            self.look_at = now + PACE;
-            if let Some(passed) = self.look_at_processes() {
-                return Some(passed);
+            let seen = self.look_at_processes();
+            let is_sure = seen.is_some() && seen == self.suspect;
+            self.suspect = seen;
+            if is_sure {
+                return seen;
             }
+            let pause = if seen.is_some() { CLOSER } else { PACE };
+            self.look_at = Instant::now() + pause.max(now.elapsed() * PAUSE).min(LONGEST_PAUSE);
         }
         if now < self.disk_at {
             return None;
         }
+        let began_at = Instant::now();
+        if !self.watches_processes() {
+            self.held = held::look();
+        }
         let is_passed = self.is_disk_passed();
-        let took = now.elapsed();
-        self.disk_at = Instant::now() + DISK_PACE.max(took * 10);
+        self.disk_at = Instant::now() + DISK_PACE.max(began_at.elapsed() * PAUSE);
         is_passed.then_some(Passed::Disk)
     }
 
-    fn look_at_processes(&mut self) -> Option<Passed> {
-        let used = processes::used();
-        let held = files_in_memory() + processes::detached_shared_memory();
-        let memory_bytes = used.memory_bytes + held;
-        self.peak_bytes = self.peak_bytes.max(memory_bytes);
-        // Pages that several processes share were counted for each: before it kills, it looks closely.
-        if memory_bytes > self.limits.memory_bytes && processes::exact_memory() + held > self.limits.memory_bytes {
+    /// The last look, when no process lives any more. One that failed may have done so at its limit, before a look saw
+    /// it there. The disk is looked at unless they were gone before the first look was due.
+    pub(super) fn last_look(&mut self, has_failed: bool, cpu_ms: u64, peak_bytes: u64) -> Option<Passed> {
+        let left_bytes = || memory::files() + apply::system_v_bytes();
+        let limit = self.limits.memory_bytes;
+        if has_failed && !self.limits.in_cgroup && (peak_bytes > limit || left_bytes() > limit) {
             return Some(Passed::Memory);
         }
-        let is_over = |cpu_s: u32| used.cpu_ms > u64::from(cpu_s) * 1000;
-        self.limits.cpu_s.is_some_and(is_over).then_some(Passed::Cpu)
+        if has_failed && self.is_over_cpu(cpu_ms) {
+            return Some(Passed::Cpu);
+        }
+        self.held = Held::default();
+        (self.age() >= PACE && self.is_disk_passed()).then_some(Passed::Disk)
+    }
+
+    /// Whether a cgroup does not do all of it.
+    const fn watches_processes(&self) -> bool {
+        !self.limits.in_cgroup || self.limits.cpu_s.is_some()
+    }
+
+    fn look_at_processes(&mut self) -> Option<Passed> {
+        if !self.watches_processes() {
+            return None;
+        }
+        let processes = processes::all();
+        let cpu_ms = self.cpu.update(&processes);
+        self.held = held::look();
+        if !self.limits.in_cgroup && self.memory(&processes) > self.limits.memory_bytes {
+            return Some(Passed::Memory);
+        }
+        self.is_over_cpu(cpu_ms).then_some(Passed::Cpu)
+    }
+
+    fn is_over_cpu(&self, cpu_ms: u64) -> bool {
+        self.limits.cpu_s.is_some_and(|cpu_s| cpu_ms > u64::from(cpu_s) * 1000)
+    }
+
+    /// Memory in use: roughly, which is never too little, and closely before it decides anything.
+    fn memory(&mut self, processes: &[processes::Process]) -> u64 {
+        let detached = self.held.memory_bytes + memory::files() + apply::system_v_bytes();
+        let rough = detached + processes.iter().map(|process| process.resident_bytes).sum::<u64>();
+        let is_grown = rough > self.closely_at_bytes + self.closely_at_bytes / 8;
+        if rough <= self.limits.memory_bytes && !is_grown {
+            return rough;
+        }
+        self.closely_at_bytes = self.closely_at_bytes.max(rough);
+        let exact = detached + processes.iter().map(|process| memory::own(process, &self.held)).sum::<u64>();
+        self.peak_bytes = self.peak_bytes.max(exact);
+        exact
     }
 
     fn is_disk_passed(&self) -> bool {
-        let is_scarce = statvfs(WORK).is_ok_and(|disk| disk.f_bavail * disk.f_frsize < self.limits.spare_bytes);
-        is_scarce || disk::is_over(&[WORK, HOME, TEMPORARY], self.limits.disk_bytes)
+        let free = statvfs(WORK).map(|disk| disk.f_bavail * disk.f_frsize);
+        let is_scarce = free.is_ok_and(|bytes| bytes < self.limits.spare_bytes);
+        let left = self.limits.disk_bytes.checked_sub(self.held.disk_bytes);
+        is_scarce || left.is_none_or(|left| disk::is_over(&[WORK, HOME, TEMPORARY], left))
     }
-}
-
-/// Memory that files in memory take, which belongs to no process.
-fn files_in_memory() -> u64 {
-    statvfs(SHARED_MEMORY).map_or(0, |files| {
-        let bytes = files.f_blocks.saturating_sub(files.f_bfree) * files.f_frsize;
-        bytes + files.f_files.saturating_sub(files.f_ffree) * INODE_BYTES
-    })
 }

@@ -54,10 +54,14 @@ pub(crate) struct End {
     pub(crate) status: Status,
     /// The limit for which they were ended.
     pub(crate) passed: Option<Passed>,
+    /// From the start of the program to the end of the last of them.
+    pub(crate) wall_ms: u64,
     /// Processor time of all of them.
     pub(crate) cpu_ms: u64,
     /// The most memory that was seen: of one of them, or of all at a sample.
     pub(crate) peak_memory_bytes: u64,
+    /// Whether looks at all of them saw more than the kernel told of those that were reaped.
+    pub(crate) is_sampled: bool,
     /// What the program handed back.
     pub(crate) returned: Returned,
 }

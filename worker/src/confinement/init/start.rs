@@ -2,7 +2,7 @@
 //! which it is uid 1000, rules on files, no-new-privs, seccomp), waits for its plan, takes its rlimits and becomes the
 //! program.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -15,7 +15,7 @@ use nix::sched::{CloneFlags, unshare};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{
-    DumpableBehavior, Pid, Resource, Rlimit, getgid, getuid, set_dumpable_behavior, setrlimit, setsid,
+    DumpableBehavior, Pid, Resource, Rlimit, getgid, getrlimit, getuid, set_dumpable_behavior, setrlimit, setsid,
 };
 use serde::{Deserialize, Serialize};
 
@@ -136,11 +136,13 @@ fn build() -> anyhow::Result<()> {
     // Not in pid 1's group: what a task says to its own group must not reach pid 1.
     setsid().context("cannot begin a session")?;
     let (uid, gid) = (getuid().as_raw(), getgid().as_raw());
-    setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
+    set(Resource::Core, 0, 0)?;
     // Pid 1 closed its /proc/self, where the maps are written; gVisor lets nobody else write them. No task runs yet.
     set_dumpable_behavior(DumpableBehavior::Dumpable)?;
     unshare(CloneFlags::CLONE_NEWUSER).context("cannot make a user namespace")?;
     map_user("1000", uid, gid).context("cannot become user 1000")?;
+    // When memory is scarce, the kernel ends a task before it ends what watches over it. Not every kernel can be told.
+    let _ = fs::write("/proc/self/oom_score_adj", "1000");
     Rules::new()?.apply().context("cannot put rules on files in force")?;
     Filters::compile()?.apply().context("cannot filter system calls")
 }
@@ -154,19 +156,25 @@ fn command(plan: &Init) -> io::Result<Command> {
 }
 
 fn limit(limits: &Enforced) -> io::Result<()> {
-    let set = |resource, value: u64| {
-        setrlimit(resource, Rlimit { current: Some(value), maximum: Some(value) }).map_err(io::Error::from)
-    };
-    set(Resource::Nproc, limits.pids.into())?;
-    set(Resource::Nofile, limits.open_files.into())?;
-    set(Resource::Fsize, limits.file_size_bytes)?;
+    set(Resource::Nproc, limits.pids.into(), limits.pids.into())?;
+    set(Resource::Nofile, limits.open_files.into(), limits.open_files.into())?;
+    set(Resource::Fsize, limits.file_size_bytes, limits.file_size_bytes)?;
     // Behind the sampler, which is what says `oom`; without the room that runtimes reserve and never use.
-    set(Resource::Data, limits.memory_bytes.saturating_mul(2).saturating_add(64 << 20))?;
+    let data = limits.memory_bytes.saturating_mul(2).saturating_add(64 << 20);
+    set(Resource::Data, data, data)?;
     if let Some(cpu_s) = limits.cpu_s {
-        let seconds = u64::from(cpu_s);
-        setrlimit(Resource::Cpu, Rlimit { current: Some(seconds), maximum: Some(seconds + 1) })?;
+        // Behind the sampler, too, which sees all processes.
+        let seconds = u64::from(cpu_s) + 1;
+        set(Resource::Cpu, seconds, seconds + 1)?;
     }
     Ok(())
+}
+
+/// Sets a limit, or leaves it where the worker itself may have less: nobody can raise that here.
+fn set(resource: Resource, current: u64, maximum: u64) -> io::Result<()> {
+    let most = getrlimit(resource).maximum.unwrap_or(u64::MAX);
+    let limit = Rlimit { current: Some(current.min(most)), maximum: Some(maximum.min(most)) };
+    setrlimit(resource, limit).map_err(io::Error::from)
 }
 
 fn not_run(plan: &Init, error: &io::Error) -> NotStarted {

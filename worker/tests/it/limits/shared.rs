@@ -1,0 +1,99 @@
+//! Memory that belongs to no process, or to several.
+
+use serde_json::{Value, json};
+
+use super::{MIB, each_way};
+
+fn limits() -> Value {
+    json!({"memory_bytes": 64 * MIB, "file_size_bytes": 512 * MIB, "open_files": 64})
+}
+
+fn oom(code: &str) {
+    each_way(|world| {
+        world.ends_as(&json!("oom"), code, &limits());
+    });
+}
+
+#[test]
+fn files_in_shared_memory_count() {
+    oom("
+for number in range(12):
+    file = os.open(f'/dev/shm/{number}', os.O_WRONLY | os.O_CREAT)
+    fill(file, 8)
+    os.close(file)
+");
+}
+
+#[test]
+fn deleted_files_in_shared_memory_count() {
+    oom("
+for number in range(12):
+    file = os.open('/dev/shm/x', os.O_WRONLY | os.O_CREAT)
+    os.unlink('/dev/shm/x')
+    fill(file, 8)
+");
+}
+
+#[test]
+fn files_without_a_name_that_nobody_mapped_count() {
+    oom("for _ in range(12): fill(os.memfd_create('x'), 8)");
+}
+
+#[test]
+fn files_without_a_name_count_in_a_process_that_cannot_be_looked_into() {
+    oom("libc.prctl(4, 0, 0, 0, 0)\nfor _ in range(12): fill(os.memfd_create('x'), 8)");
+}
+
+#[test]
+fn files_without_a_name_count_in_a_thread_with_descriptors_of_its_own() {
+    oom("
+def hog():
+    assert libc.unshare(0x400) == 0
+    for _ in range(12): fill(os.memfd_create('x'), 8)
+    time.sleep(600)
+threading.Thread(target=hog).start()
+");
+}
+
+#[test]
+fn shared_memory_of_system_v_counts_though_nobody_holds_it() {
+    oom("
+libc.shmat.restype = ctypes.c_void_p
+libc.shmdt.argtypes = [ctypes.c_void_p]
+for _ in range(12):
+    id = libc.shmget(0, 8 * MIB, 0o1600)
+    assert id >= 0, ctypes.get_errno()
+    at = libc.shmat(id, None, 0)
+    ctypes.memset(at, 1, 8 * MIB)
+    assert libc.shmdt(at) == 0
+");
+}
+
+#[test]
+fn a_shared_mapping_without_a_file_counts() {
+    oom("
+for _ in range(12):
+    view = mmap.mmap(-1, 8 * MIB)
+    kept.append(view)
+    for at in range(0, len(view), 4096): view[at] = 1
+");
+}
+
+#[test]
+fn what_several_processes_share_counts_once() {
+    let code = "
+file = os.open('/dev/shm/x', os.O_RDWR | os.O_CREAT)
+fill(file, 26)
+memory = os.memfd_create('x')
+fill(memory, 26)
+views = [mmap.mmap(file, 26 * MIB), mmap.mmap(memory, 26 * MIB)]
+children = [os.fork() for _ in range(2)]
+for view in views:
+    for at in range(0, len(view), 4096): view[at] = 2
+time.sleep(0.5)
+if 0 in children: os._exit(0)
+";
+    each_way(|world| {
+        world.passes(code, &json!({"memory_bytes": 96 * MIB}));
+    });
+}
