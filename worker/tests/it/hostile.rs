@@ -138,6 +138,11 @@ impl Ground {
         Self { worker, bench, peer }
     }
 
+    /// Where nothing is prepared for tasks to come: whatever is found is of this one.
+    fn bare(args: &[&str]) -> Self {
+        Self::new(&[args, &["--ready", "0"]].concat())
+    }
+
     /// Queues a hostile program.
     fn send(&self, code: &str, args: &[&str]) -> String {
         self.peer.task(json!({"run": {"kind": "python", "code": program(code)}, "args": args, "timeout_s": 60}))

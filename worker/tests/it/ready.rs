@@ -52,7 +52,7 @@ fn a_task_with_a_memory_limit_of_its_own_gets_walls_of_its_own() {
     peer.report(&usual);
     let lease = peer.task(json!({"run": {"kind": "shell", "code": size}, "limits": {"memory_bytes": 64 << 20}}));
     peer.report(&lease);
-    assert_eq!((peer.stdout(&usual).trim(), peer.stdout(&lease).trim()), ("262144", "32768"));
+    assert_eq!((peer.stdout(&usual).trim(), peer.stdout(&lease).trim()), ("1048576", "131072"));
 }
 
 #[test]

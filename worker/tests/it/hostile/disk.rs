@@ -48,7 +48,7 @@ subprocess.run(["sleep", sys.argv[2]])
 "#;
 
 fn leaves_the_disk_as_it_was(way: &str) {
-    let ground = Ground::new(&["--grace", "200ms"]);
+    let ground = Ground::bare(&["--grace", "200ms"]);
     ground.peer.wait_for_count("/v1/leases", 1);
     let (before, token) = (blocks(&ground.bench.state()), token());
     let shared_memory = |token: &str| Path::new("/dev/shm").join(token).exists();

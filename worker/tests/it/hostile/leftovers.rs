@@ -73,7 +73,7 @@ fn leftovers(ground_state: &Path, token: &str, attempts: &[String]) -> Vec<Strin
         );
     }
     found.extend(cgroups().into_iter().filter(|path| is_ours(path)));
-    found.extend(names(&ground_state.join("attempts")).into_iter().map(|name| format!("attempt {name}")));
+    found.extend(attempts_in(ground_state).into_iter().map(|name| format!("attempt {name}")));
     found
 }
 
@@ -100,12 +100,17 @@ fn cgroups() -> Vec<String> {
 }
 
 fn attempts(ground: &Ground) -> Vec<String> {
-    names(&ground.bench.state().join("attempts"))
+    attempts_in(&ground.bench.state())
+}
+
+/// Beside them stands what all of them share.
+fn attempts_in(state: &Path) -> Vec<String> {
+    names(&state.join("attempts")).into_iter().filter(|name| name != ".etc").collect()
 }
 
 #[test]
 fn a_batch_of_nasty_tasks_leaves_no_process_file_mount_or_cgroup() {
-    let ground = Ground::new(&["--slots", "2", "--grace", "300ms"]);
+    let ground = Ground::bare(&["--slots", "2", "--grace", "300ms"]);
     let (token, gate) = (token(), ground.bench.gate());
     // The way to the gate leads through what the task closes.
     let wait = format!(
@@ -133,7 +138,7 @@ fn a_batch_of_nasty_tasks_leaves_no_process_file_mount_or_cgroup() {
 
 #[test]
 fn a_tree_of_five_thousand_levels_is_removed() {
-    let ground = Ground::new(&["--grace", "300ms"]);
+    let ground = Ground::bare(&["--grace", "300ms"]);
     let token = token();
     let lease = ground.send(&format!("{MESS}\nos.kill(os.getpid(), 9)"), &[&token, "5000"]);
     // What is too deep to be counted is over the limit.
@@ -145,7 +150,7 @@ fn a_tree_of_five_thousand_levels_is_removed() {
 
 #[test]
 fn a_task_does_not_outlive_its_lease() {
-    let ground = Ground::new(&["--grace", "300ms"]);
+    let ground = Ground::bare(&["--grace", "300ms"]);
     let token = token();
     let lease = ground.send(&format!("{MESS}\ntime.sleep(600)"), &[&token, "100"]);
     ground.peer.wait_for_output(&lease, "done\n");
@@ -158,7 +163,7 @@ fn a_task_does_not_outlive_its_lease() {
 
 #[test]
 fn a_task_does_not_outlive_a_lease_that_nobody_renews() {
-    let ground = Ground::new(&["--grace", "300ms"]);
+    let ground = Ground::bare(&["--grace", "300ms"]);
     let token = token();
     ground.peer.ttl_s(2);
     let lease = ground.send(&format!("{MESS}\ntime.sleep(600)"), &[&token, "100"]);
@@ -170,21 +175,21 @@ fn a_task_does_not_outlive_a_lease_that_nobody_renews() {
 
 #[test]
 fn a_worker_that_is_killed_leaves_no_process_and_the_next_one_removes_the_rest() {
-    let mut ground = Ground::new(&["--grace", "300ms"]);
+    let mut ground = Ground::bare(&["--grace", "300ms"]);
     let token = token();
     let lease = ground.send(&format!("{MESS}\ntime.sleep(600)"), &[&token, "1500"]);
     ground.peer.wait_for_output(&lease, "done\n");
     let attempts = attempts(&ground);
     ground.worker.kill();
     wait_for_processes(&token, 0);
-    ground.worker = ground.bench.worker(&ground.peer, &[]);
+    ground.worker = ground.bench.worker(&ground.peer, &["--ready", "0"]);
     eventually("nothing is left", || leftovers(&ground.bench.state(), &token, &attempts).is_empty());
     assert_eq!(ground.peer.report(&ground.peer.shell("exit 0"))["outcome"], json!({"exited": {"code": 0}}));
 }
 
 #[test]
 fn cgroups_of_a_dead_worker_are_removed_by_one_on_another_state_directory() {
-    let mut ground = Ground::new(&[]);
+    let mut ground = Ground::bare(&[]);
     let token = token();
     let lease = ground.peer.shell(&format!("echo up; sleep {token}"));
     ground.peer.wait_for_output(&lease, "up\n");
@@ -193,12 +198,12 @@ fn cgroups_of_a_dead_worker_are_removed_by_one_on_another_state_directory() {
     let proved = ground.peer.seen("/v1/leases", |_| true).body["worker"]["confinement"].clone();
     assert_eq!(has_cgroups, proved.as_array().unwrap().contains(&json!("cgroup")), "{proved}");
     // Another worker does not touch what a living one holds.
-    let other = Ground::new(&[]);
+    let other = Ground::bare(&[]);
     other.peer.wait_for_count("/v1/leases", 1);
     assert_eq!(cgroups().iter().any(|path| path.contains(&ours)), has_cgroups);
     ground.worker.kill();
     wait_for_processes(&token, 0);
-    let next = Ground::new(&[]);
+    let next = Ground::bare(&[]);
     next.peer.wait_for_count("/v1/leases", 1);
     assert!(!cgroups().iter().any(|path| path.contains(&ours)), "{:?}", cgroups());
 }
