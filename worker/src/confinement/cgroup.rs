@@ -12,6 +12,8 @@ use super::Enforced;
 const PREFIX: &str = "cw-attempt-";
 /// Processes in the cgroup beside the task's own: bubblewrap's and pid 1.
 const OWN_PROCESSES: u32 = 3;
+/// Memory that these take, in bytes, and more: a limit below what is in use already could not be set.
+const OWN_MEMORY_BYTES: u64 = 8 << 20;
 const HOLD_TRIES: u32 = 100;
 /// A peak that may be mostly files.
 const WORTH_A_LOOK_BYTES: u64 = 32 << 20;
@@ -178,7 +180,7 @@ impl Cgroup {
     /// Holds all that is in it to these limits.
     pub(crate) fn limit(&self, limits: &Enforced) -> io::Result<()> {
         let pids = (limits.pids + OWN_PROCESSES).to_string();
-        let memory = limits.memory_bytes.to_string();
+        let memory = limits.memory_bytes.saturating_add(OWN_MEMORY_BYTES).to_string();
         if self.is_v2 {
             self.write("memory.max", &memory)?;
             let _ = self.write("memory.swap.max", "0");

@@ -26,6 +26,11 @@ fn a_process_that_takes_far_too_much_at_once_ends_as_oom() {
 }
 
 #[test]
+fn a_limit_that_no_program_fits_in_ends_as_oom_and_not_as_a_fault_of_the_worker() {
+    each_way(|world| drop(world.ends_as(&json!("oom"), "take(32)", &json!({"memory_bytes": 1}))));
+}
+
+#[test]
 fn many_processes_that_together_take_too_much_end_as_oom_at_once() {
     let code = "
 for _ in range(8):
