@@ -123,6 +123,24 @@ impl Running {
         pids.iter().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()
     }
 
+    /// All processes below it, whichever namespace they are in.
+    pub(crate) fn descendants(&self) -> Vec<Pid> {
+        let parent = |pid: i32| -> Option<i32> {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+            stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
+        };
+        let entries = std::fs::read_dir("/proc").unwrap().flatten();
+        let pids: Vec<i32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+        let mut found = vec![self.pid().as_raw_nonzero().get()];
+        let mut looked = 0;
+        while looked < found.len() {
+            let above = found[looked];
+            found.extend(pids.iter().filter(|pid| parent(**pid) == Some(above)));
+            looked += 1;
+        }
+        found.into_iter().skip(1).filter_map(Pid::from_raw).collect()
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(self.pid(), signal).unwrap();
     }
