@@ -10,6 +10,9 @@ use std::time::{Duration, Instant};
 use protocol::{LeaseId, TaskId};
 use serde_json::{Value, json};
 
+/// How long a test waits for what must come. Inside gVisor, beside other tests, a gibibyte of output takes most of it.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+
 pub(crate) const KEY: &str = "cwk_test_secret_never_shown";
 
 /// What goes wrong with a request.
@@ -149,7 +152,7 @@ impl Peer {
     }
 
     fn wait<T>(&self, what: &str, mut found: impl FnMut(&State) -> Option<T>) -> T {
-        let deadline = Instant::now() + Duration::from_secs(30);
+        let deadline = Instant::now() + PATIENCE;
         let mut state = self.state();
         loop {
             if let Some(found) = found(&state) {
@@ -157,7 +160,9 @@ impl Peer {
             }
             let left = deadline.checked_duration_since(Instant::now());
             let left = left.unwrap_or_else(|| {
-                panic!("no {what} within 30 s; seen: {:?}", state.seen.iter().map(|one| &one.path).collect::<Vec<_>>())
+                // The last requests say where it stopped; a flood makes thousands.
+                let last = state.seen.iter().rev().take(20).map(|one| &one.path).collect::<Vec<_>>();
+                panic!("no {what} within {} s; seen last: {last:?}", PATIENCE.as_secs())
             });
             state = self.shared.1.wait_timeout(state, left).unwrap().0;
         }

@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::peer::{KEY, Peer};
+use crate::peer::{KEY, PATIENCE, Peer};
 
-/// Waits for a condition, 30 s at most.
+/// Waits for a condition, as long as is patient.
 pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + PATIENCE;
     while !is_so() {
-        assert!(Instant::now() < deadline, "not within 30 s: {what}");
+        assert!(Instant::now() < deadline, "not within {} s: {what}", PATIENCE.as_secs());
         std::thread::sleep(Duration::from_millis(5));
     }
 }
