@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use anyhow::{Context as _, Result, ensure};
 
 use self::report::Figures;
+use self::results::Where;
 use self::walls::Wall;
 use self::worker::{Setup, Worker};
 use crate::coordinator::programs::Programs;
@@ -79,7 +80,7 @@ async fn measure_a_worker(options: &Exec, programs: &Programs, disk: &Disk, figu
     let _worker = Worker::start(programs, disk, &setup).await?;
     if options.measures(Section::Results) {
         say("submit to result");
-        figures.results = Some(results::measure(&coordinator, rounds).await.context("submit to result")?);
+        figures.results = Some(results::measure(&coordinator, Where::Here, rounds).await.context("submit to result")?);
     }
     if options.measures(Section::Ends) {
         say("process end to result");

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::results::{self, Results};
+use super::results::{self, Results, Where};
 use super::starts::Starts;
 use super::walls::{fetched, runsc};
 use super::worker::wait_until_listed;
@@ -90,7 +90,7 @@ async fn answers(sandbox: &Sandbox, programs: &Programs, disk: &Disk, rounds: u1
     // The first process of all of gVisor dies with this one.
     worker.ends_by = rustix::process::Signal::KILL;
     wait_until_listed(&mut worker, &coordinator, REPO).await?;
-    results::measure(&coordinator, rounds.into()).await
+    results::measure(&coordinator, Where::InGvisor, rounds.into()).await
 }
 
 fn directory_of(program: &Path) -> Result<&Path> {

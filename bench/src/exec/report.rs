@@ -2,6 +2,7 @@
 
 mod aims;
 
+use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::time::Duration;
 
@@ -67,10 +68,10 @@ fn write_starts(out: &mut impl std::io::Write, place: &str, starts: &[Starts]) -
     for program in starts {
         writeln!(out, "{}", starts_table(place, program))?;
     }
-    for row in starts.first().map_or(&[][..], |starts| &starts.rows) {
-        if let Some(why) = &row.missing {
-            writeln!(out, "{}{place}: not measured: {why}\n", row.name)?;
-        }
+    let rows = starts.first().map_or(&[][..], |starts| &starts.rows);
+    let missing: BTreeSet<_> = rows.iter().filter_map(|row| Some((row.missing.as_ref()?, row.of.as_str()))).collect();
+    for (why, name) in missing {
+        writeln!(out, "{name}{place}: not measured: {why}\n")?;
     }
     Ok(())
 }

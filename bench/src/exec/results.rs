@@ -12,8 +12,21 @@ use super::task::{Client, spec};
 use crate::coordinator::{Coordinator, REPO};
 use crate::percentile::Spread;
 
-/// How long the worker is left alone before each task, so that its walls stand again.
-const PARK: Duration = Duration::from_millis(60);
+/// Where the worker is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Where {
+    /// On this machine, as bare programs are.
+    Here,
+    /// Inside gVisor, where bare programs take their own time.
+    InGvisor,
+}
+
+impl Where {
+    /// How long the worker is left alone before each task, so that its walls stand again.
+    const fn park(self) -> Duration {
+        Duration::from_millis(if matches!(self, Self::Here) { 60 } else { 500 })
+    }
+}
 
 /// Rounds before those that count.
 const WARM_UP: usize = 2;
@@ -64,18 +77,18 @@ fn kinds() -> Vec<Kind> {
 }
 
 /// Runs a task of each kind in turn, so many times.
-pub(super) async fn measure(coordinator: &Coordinator, rounds: usize) -> Result<Results> {
+pub(super) async fn measure(coordinator: &Coordinator, place: Where, rounds: usize) -> Result<Results> {
     let bare = [(BARE_PYTHON, ["/usr/bin/python3", "-c", "pass"]), (BARE_NODE, ["/usr/bin/node", "-e", "0"])];
     let mut bare = bare.map(|(name, argv)| (name, argv.map(str::to_owned), Vec::new()));
     let (mut client, mut kinds) = (Client::open(coordinator).await?, kinds());
     for round in 0..WARM_UP + rounds {
         for kind in &mut kinds {
-            tokio::time::sleep(PARK).await;
+            tokio::time::sleep(place.park()).await;
             let took = client.run(&kind.spec).await?.took;
             kind.took.extend((round >= WARM_UP).then_some(took));
         }
-        tokio::time::sleep(PARK).await;
-        for (_, argv, took) in &mut bare {
+        tokio::time::sleep(place.park()).await;
+        for (_, argv, took) in bare.iter_mut().filter(|_| place == Where::Here) {
             let time = spawn(argv)?;
             took.extend((round >= WARM_UP).then_some(time));
         }

@@ -16,6 +16,9 @@ use crate::percentile::Spread;
 const PROGRAMS: [(&str, &[&str]); 2] =
     [("/bin/true", &["/bin/true"]), ("python3 -c pass", &["/usr/bin/python3", "-c", "pass"])];
 
+/// What the programs get of the environment.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
 /// Rounds before those that count.
 const WARM_UP: usize = 2;
 
@@ -33,6 +36,8 @@ pub(crate) struct Starts {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Row {
     pub(super) name: String,
+    /// The walls that it belongs to.
+    pub(super) of: String,
     /// None when it cannot be done here.
     pub(super) took: Option<Spread>,
     /// Why not, and how to get it.
@@ -64,6 +69,7 @@ pub(super) async fn measure(worker: &Path, room: &Path, others: &[Wall], rounds:
 
 /// One that takes its turn in each round, and the times of each of its rows.
 struct Contender {
+    of: &'static str,
     names: Vec<String>,
     way: Way,
     took: Vec<Vec<Duration>>,
@@ -82,7 +88,7 @@ fn contenders(worker: &Path, room: &Path, others: &[Wall], argv: &[&str]) -> Res
             Ok(before) => Way::Spawn(before.iter().chain(&argv).cloned().collect()),
             Err(how_to_get) => Way::Missing(how_to_get.clone()),
         };
-        Contender::new(vec![wall.name.to_owned()], way)
+        Contender::new(wall.name, vec![wall.name.to_owned()], way)
     };
     let mut found: Vec<Contender> = others.iter().map(behind).collect();
     for (cgroup, name) in [("require", "ours"), ("off", "ours without cgroups")] {
@@ -94,15 +100,15 @@ fn contenders(worker: &Path, room: &Path, others: &[Wall], argv: &[&str]) -> Res
             Err(error) if cgroup == "require" => Way::Missing(format!("{error:#}")),
             Err(error) => return Err(error),
         };
-        found.push(Contender::new(names.to_vec(), way));
+        found.push(Contender::new(name, names.to_vec(), way));
     }
     Ok(found)
 }
 
 impl Contender {
-    fn new(names: Vec<String>, way: Way) -> Self {
+    fn new(of: &'static str, names: Vec<String>, way: Way) -> Self {
         let took = names.iter().map(|_| Vec::new()).collect();
-        Self { names, way, took }
+        Self { of, names, way, took }
     }
 
     fn round(&mut self, counts: bool) -> Result<()> {
@@ -120,7 +126,8 @@ impl Contender {
     fn rows(self) -> Vec<Row> {
         let missing = if let Way::Missing(why) = &self.way { Some(why.clone()) } else { None };
         let rows = self.names.into_iter().zip(self.took);
-        rows.map(|(name, took)| Row { name, took: Spread::of(took), missing: missing.clone() }).collect()
+        rows.map(|(name, took)| Row { name, of: self.of.to_owned(), took: Spread::of(took), missing: missing.clone() })
+            .collect()
     }
 }
 
@@ -128,7 +135,14 @@ impl Contender {
 pub(super) fn spawn(argv: &[String]) -> Result<Duration> {
     let (program, arguments) = argv.split_first().context("no program")?;
     let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    // What a person has set, such as certificates that node reads at its start, is no part of the figure.
+    command
+        .args(arguments)
+        .env_clear()
+        .env("PATH", PATH)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     let began = Instant::now();
     let status = command.spawn().with_context(|| format!("starting {program}"))?.wait()?;
     let took = began.elapsed();
