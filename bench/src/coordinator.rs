@@ -27,12 +27,17 @@ pub(crate) const REPO: &str = "bench";
 /// A repo that every worker serves too, for tasks that are in the way.
 pub(crate) const PAUSED_REPO: &str = "bench-paused";
 
+/// A repo of workers that are reached by another way.
+pub(crate) const FAR_REPO: &str = "bench-far";
+
 /// How long a stopped coordinator's last answers may take to arrive.
 const SETTLE: Duration = Duration::from_millis(500);
 
 /// A running coordinator.
 pub(crate) struct Coordinator {
     pub(crate) address: SocketAddr,
+    /// Where it listens for workers alone, in its own words.
+    pub(crate) worker_address: String,
     pub(crate) process: Process,
     pub(crate) keys: Keys,
 }
@@ -48,16 +53,26 @@ pub(crate) struct Keys {
 impl Coordinator {
     /// Starts on this state directory, which may hold what an earlier one left.
     pub(crate) async fn start(programs: &Programs, disk: &Disk, state: &Path) -> Result<Self> {
+        Self::start_for_workers_at(programs, disk, state, "127.0.0.1:0").await
+    }
+
+    /// The same, with workers at this address: a port, or `unix:` and a path.
+    pub(crate) async fn start_for_workers_at(
+        programs: &Programs,
+        disk: &Disk,
+        state: &Path,
+        workers: &str,
+    ) -> Result<Self> {
         let mut command = disk.command(&programs.coordinator);
-        command.env("CW_LISTEN", "127.0.0.1:0").env("CW_WORKER_LISTEN", "127.0.0.1:0").env("CW_STATE_DIR", state);
+        command.env("CW_LISTEN", "127.0.0.1:0").env("CW_WORKER_LISTEN", workers).env("CW_STATE_DIR", state);
         let started = Process::start(&mut command, &state.join("bench.log"))?;
         let mut process = started.with_context(|| format!("{} is gone", programs.coordinator.display()))?;
         let id = process.id();
-        let address = process.wait_for("it listened", async || listening(state, id)).await?;
+        let (address, worker_address) = process.wait_for("it listened", async || listening(state, id)).await?;
         process.wait_for_port(address).await?;
         disk.check(&process)?;
         let keys = make_keys(state, address).await?;
-        Ok(Self { address, process, keys })
+        Ok(Self { address, worker_address, process, keys })
     }
 
     /// A client with a connection of its own.
@@ -102,12 +117,12 @@ pub(crate) async fn start_empty(programs: &Programs, disk: &Disk) -> Result<(Tem
 }
 
 /// Where the coordinator with this process id says that it listens.
-fn listening(state: &Path, id: u32) -> Option<SocketAddr> {
+fn listening(state: &Path, id: u32) -> Option<(SocketAddr, String)> {
     let written: Value = serde_json::from_slice(&std::fs::read(state.join("coordinator.json")).ok()?).ok()?;
     if written["pid"].as_u64() != Some(u64::from(id)) {
         return None;
     }
-    written["listen"].as_str()?.parse().ok()
+    Some((written["listen"].as_str()?.parse().ok()?, written["worker_listen"].as_str()?.to_owned()))
 }
 
 async fn make_keys(state: &Path, address: SocketAddr) -> Result<Keys> {
@@ -116,7 +131,8 @@ async fn make_keys(state: &Path, address: SocketAddr) -> Result<Keys> {
     let admin = admin.trim().to_owned();
     let make = async |role: &str| {
         let made =
-            ask(address, &admin, ("POST", "/v1/keys"), &json!({"role": role, "repos": [REPO, PAUSED_REPO]})).await?;
+            ask(address, &admin, ("POST", "/v1/keys"), &json!({"role": role, "repos": [REPO, PAUSED_REPO, FAR_REPO]}))
+                .await?;
         made["key"].as_str().map(str::to_owned).context("a made key has no secret")
     };
     let (client, worker) = (make("client").await?, make("worker").await?);

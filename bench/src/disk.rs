@@ -53,10 +53,19 @@ impl Disk {
     /// A program that will keep its data on this disk.
     pub(crate) fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new(program);
-        if let Some(preload) = &self.preload {
-            command.env("LD_PRELOAD", preload.path().join(LIBRARY)).env("CW_FSYNC_US", FSYNC_US);
-        }
+        command.envs(self.environment());
         command
+    }
+
+    /// What a program needs in its environment for the slow fsync.
+    pub(crate) fn environment(&self) -> Vec<(&'static str, String)> {
+        let library = self.library().map(|directory| directory.join(LIBRARY).display().to_string());
+        library.map_or(Vec::new(), |library| vec![("LD_PRELOAD", library), ("CW_FSYNC_US", FSYNC_US.to_owned())])
+    }
+
+    /// The directory of the preloaded library.
+    pub(crate) fn library(&self) -> Option<&Path> {
+        self.preload.as_ref().map(TempDir::path)
     }
 
     /// Refuses to measure a program in which the slow fsync is not in force.

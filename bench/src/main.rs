@@ -3,8 +3,10 @@
 
 mod coordinator;
 mod disk;
+mod exec;
 mod fsync;
 mod load;
+mod machine;
 mod memory;
 mod options;
 mod peers;
@@ -13,6 +15,7 @@ mod process;
 mod queue;
 mod report;
 mod scale;
+mod table;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -38,6 +41,8 @@ fn run(bench: Bench) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     match bench {
         Bench::Queue(options) => runtime.block_on(LocalSet::new().run_until(until_told(queue::run(&options)))),
+        Bench::Exec(options) => runtime.block_on(LocalSet::new().run_until(until_told(exec::run(&options)))),
+        Bench::Part(Part::Starts(options)) => runtime.block_on(exec::print_starts(&options)),
         Bench::Part(Part::Fsync { dir, seconds }) => fsync::print_rate(&dir, Duration::from_secs(seconds)),
         Bench::Part(Part::Sqlite { dir, seconds, clients }) => {
             let rates = peers::print_sqlite_rates(&dir, Duration::from_secs(seconds), &clients);

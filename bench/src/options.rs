@@ -18,6 +18,8 @@ pub(crate) struct Options {
 pub(crate) enum Bench {
     /// Measures the coordinator's queue beside other queues.
     Queue(Queue),
+    /// Measures what a task's walls cost, beside those of others, and the way from submission to result.
+    Exec(Exec),
     /// One part of a measurement, as a process of its own.
     #[command(hide = true, subcommand)]
     Part(Part),
@@ -61,6 +63,63 @@ impl Queue {
     }
 }
 
+/// How execution is measured.
+#[derive(Debug, Args)]
+pub(crate) struct Exec {
+    /// Rounds in which everything takes its turn.
+    #[arg(long, default_value_t = 40, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) rounds: u16,
+    /// Tasks in the queue of which the rate is taken.
+    #[arg(long, default_value_t = 1000)]
+    pub(crate) attempts: u32,
+    /// Measures only these, by commas.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub(crate) only: Vec<Section>,
+    /// Also runs so many attempts on one worker, and looks whether memory or descriptors grow; needs root.
+    #[arg(long, value_name = "ATTEMPTS")]
+    pub(crate) soak: Option<u32>,
+    /// Also measures inside gVisor; needs root.
+    #[arg(long)]
+    pub(crate) gvisor: bool,
+    /// The directory for the data, on a tmpfs where programs may be run.
+    #[arg(long)]
+    pub(crate) dir: Option<PathBuf>,
+    /// Also writes the figures to this file.
+    #[arg(long)]
+    pub(crate) json: Option<PathBuf>,
+}
+
+impl Exec {
+    /// Whether this section is measured.
+    pub(crate) fn measures(&self, section: Section) -> bool {
+        self.only.is_empty() || self.only.contains(&section)
+    }
+}
+
+/// What of execution is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Section {
+    /// Spawn to exit.
+    Starts,
+    /// Submit to result.
+    Results,
+    /// Process end to result.
+    Ends,
+    /// Attempts per second.
+    Rate,
+}
+
+/// Spawn to exit, where this is already inside something.
+#[derive(Debug, Args)]
+pub(crate) struct Inside {
+    /// The worker's program.
+    pub(crate) worker: PathBuf,
+    /// A directory for its state.
+    pub(crate) room: PathBuf,
+    /// Rounds in which everything takes its turn.
+    pub(crate) rounds: u16,
+}
+
 /// Where the data is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Kind {
@@ -84,6 +143,8 @@ pub(crate) enum Side {
 pub(crate) enum Part {
     /// Prints how many fsyncs per second one writer gets in this directory.
     Fsync { dir: PathBuf, seconds: u64 },
+    /// Prints how long programs take from spawn to exit, bare and behind our walls, as JSON.
+    Starts(Inside),
     /// Prints what SQLite does in process in this directory.
     Sqlite {
         dir: PathBuf,

@@ -15,8 +15,8 @@ use anyhow::{Context as _, Result};
 
 use crate::disk::Disk;
 use crate::load::{self, Cycle, Submit};
+use crate::machine::say;
 use crate::options::Queue;
-use crate::queue::say;
 use crate::report::Subject;
 
 pub(crate) use self::axum::serve as serve_axum;

@@ -81,11 +81,26 @@ impl Process {
 
     /// Processor time so far, user and system, of all its threads.
     pub(crate) fn processor_time(&self) -> Result<Duration> {
+        self.ticks(2)
+    }
+
+    /// The same, with that of all processes below it that have ended and were waited for.
+    pub(crate) fn family_time(&self) -> Result<Duration> {
+        self.ticks(4)
+    }
+
+    fn ticks(&self, fields: usize) -> Result<Duration> {
         let stat = self.proc_file("stat")?;
         // The name in parentheses may hold spaces; what follows it starts with the third field.
-        let (_, fields) = stat.rsplit_once(')').context("reading /proc/…/stat")?;
-        let ticks: u32 = fields.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<u32>().ok()).sum();
-        Ok(TICK * ticks)
+        let (_, rest) = stat.rsplit_once(')').context("reading /proc/…/stat")?;
+        let ticks = rest.split_whitespace().skip(11).take(fields);
+        Ok(TICK * ticks.filter_map(|field| field.parse::<u32>().ok()).sum::<u32>())
+    }
+
+    /// How many descriptors it has open.
+    pub(crate) fn descriptors(&self) -> Result<usize> {
+        let path = format!("/proc/{}/fd", self.id());
+        Ok(fs::read_dir(&path).with_context(|| format!("reading {path}"))?.count())
     }
 
     /// Whether a file whose name contains this is mapped into it.
@@ -123,6 +138,16 @@ impl Drop for Process {
             eprintln!("could not end process {}: {error:#}", self.id());
         }
     }
+}
+
+/// Processor time of everything on this machine so far, but for waiting.
+pub(crate) fn machine_time() -> Result<Duration> {
+    let stat = fs::read_to_string("/proc/stat").context("reading /proc/stat")?;
+    let fields = stat.lines().next().unwrap_or_default().split_whitespace().skip(1);
+    let ticks: Vec<u64> = fields.filter_map(|field| field.parse().ok()).collect();
+    // user, nice, system, idle, iowait, irq, softirq
+    let busy = [0, 1, 2, 5, 6].into_iter().filter_map(|place| ticks.get(place));
+    Ok(Duration::from_millis(10 * busy.sum::<u64>()))
 }
 
 /// An address on loopback that nothing listens on at the moment.

@@ -1,13 +1,13 @@
 //! `bench queue`, from the first program to the last line: the coordinator, its peers, its memory, its cost at scale.
 
 use std::fs;
-use std::thread::available_parallelism;
 
 use anyhow::{Context as _, Result, ensure};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::coordinator::{self, programs::Programs};
 use crate::disk::Disk;
+use crate::machine::{describe, say};
 use crate::options::{Queue, Side};
 use crate::report::{Figures, print};
 use crate::{fsync, memory, peers, scale};
@@ -17,7 +17,7 @@ pub(crate) async fn run(options: &Queue) -> Result<()> {
     ensure!(!cfg!(debug_assertions), "figures of a debug build say nothing: cargo run --release -p bench -- queue");
     allow_many_connections()?;
     let disk = Disk::open(options.disk, options.dir.as_deref())?;
-    let mut figures = Figures::new(machine()?, disk.describe(), &options.clients);
+    let mut figures = Figures::new(describe()?, disk.describe(), &options.clients);
     say("fsync");
     figures.fsyncs_per_s = fsync::measure(&disk, options.seconds)?;
     if options.measures(Side::Coordinator) {
@@ -45,24 +45,8 @@ async fn measure_ours(options: &Queue, disk: &Disk, figures: &mut Figures) -> Re
     Ok(())
 }
 
-/// Progress is talk, not data.
-pub(crate) fn say(what: &str) {
-    eprintln!("measuring {what} …");
-}
-
 /// A thousand parked workers need more files than a process is usually given; children inherit this.
 fn allow_many_connections() -> Result<()> {
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).context("raising the number of open files")
-}
-
-fn machine() -> Result<String> {
-    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").context("reading the kernel's version")?;
-    let processors = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = processors.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
-    let model = model.map_or("unknown processor", |(_, name)| name);
-    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let load = load.split(' ').next().unwrap_or_default();
-    let cores = available_parallelism()?;
-    Ok(format!("{cores} cores of {model}, Linux {}, load {load} before the start", kernel.trim()))
 }

@@ -1,17 +1,16 @@
 //! The figures of a run: as a table for people, as JSON for programs. It measures nothing.
 
 mod aims;
-mod table;
 
 use std::io::Write as _;
 
 use anyhow::Result;
 use serde::Serialize;
 
-use self::table::{Table, milliseconds, thousands};
 use crate::memory::Memory;
 use crate::percentile::Spread;
 use crate::scale::Scale;
+use crate::table::{self, Table, milliseconds, thousands};
 
 /// Everything that a run found out.
 #[derive(Debug, Serialize)]

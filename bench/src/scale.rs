@@ -15,10 +15,10 @@ use crate::coordinator::{Client, Coordinator, PAUSED_REPO, REPO};
 use crate::disk::Disk;
 use crate::load::http::{Connection, request};
 use crate::load::{self, Cycle as _, Submit as _};
+use crate::machine::say;
 use crate::options::Queue;
 use crate::peers::connect;
 use crate::percentile::{Spread, as_ms};
-use crate::queue::say;
 
 /// Done tasks that are stored.
 const SIZES: [u32; 4] = [1_000, 10_000, 100_000, 1_000_000];

@@ -13,7 +13,7 @@ const ARROWS: [(&str, &[&str]); 7] = [
     ("shim", &[]),
     ("worker", &["protocol", "shim"]),
     ("cli", &["protocol"]),
-    ("bench", &["protocol", "coordinator", "worker", "cli"]),
+    ("bench", &["protocol", "coordinator", "worker", "cli", "shim"]),
     ("e2e", &["protocol", "coordinator", "worker", "cli"]),
 ];
 

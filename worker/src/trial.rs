@@ -31,6 +31,9 @@ pub struct TrialArgs {
     /// How long the walls stand before the program comes, in milliseconds
     #[arg(long, default_value_t = 0)]
     pub rest_ms: u64,
+    /// Begin each round when a line comes on standard input, and leave when that ends
+    #[arg(long)]
+    pub paced: bool,
     /// The program and its arguments
     #[arg(required = true, last = true)]
     pub argv: Vec<String>,
@@ -57,6 +60,10 @@ pub async fn run(args: &TrialArgs) -> anyhow::Result<ExitCode> {
     let family = Arc::new(Family::found().context("cannot become a reaper of processes")?);
     let confinement = Arc::new(Confinement::found(&walls, &state)?);
     for _ in 0..args.rounds {
+        // Nothing else waits for this thread.
+        if args.paced && std::io::stdin().read_line(&mut String::new())? == 0 {
+            break;
+        }
         let took = attempt(&confinement, &family, args).await?;
         let line = serde_json::to_string(&took)? + "\n";
         std::io::Write::write_all(&mut std::io::stdout(), line.as_bytes()).context("cannot print")?;

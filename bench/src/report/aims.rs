@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::table::{Table, megabytes, milliseconds, thousands};
 use super::{Figures, Subject};
 use crate::scale::Scale;
+use crate::table::{Table, megabytes, milliseconds, thousands};
 
 /// How much more the most costly size may take than the cheapest and still be called flat.
 const FLAT: f64 = 1.5;

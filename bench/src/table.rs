@@ -5,16 +5,16 @@ use std::time::Duration;
 
 /// Rows under titles.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(crate) struct Table {
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    pub(super) fn new(titles: impl IntoIterator<Item = String>) -> Self {
+    pub(crate) fn new(titles: impl IntoIterator<Item = String>) -> Self {
         Self { rows: vec![titles.into_iter().collect()] }
     }
 
-    pub(super) fn push(&mut self, row: Vec<String>) {
+    pub(crate) fn push(&mut self, row: Vec<String>) {
         self.rows.push(row);
     }
 
@@ -38,7 +38,7 @@ impl fmt::Display for Table {
 }
 
 /// A whole number with its thousands apart.
-pub(super) fn thousands(number: f64) -> String {
+pub(crate) fn thousands(number: f64) -> String {
     let digits = format!("{number:.0}");
     let mut text = String::new();
     for (place, digit) in digits.chars().enumerate() {
@@ -50,11 +50,11 @@ pub(super) fn thousands(number: f64) -> String {
     text
 }
 
-pub(super) fn milliseconds(time: Duration) -> String {
+pub(crate) fn milliseconds(time: Duration) -> String {
     format!("{:.2}", time.as_secs_f64() * 1000.0)
 }
 
-pub(super) fn megabytes(bytes: u64) -> String {
+pub(crate) fn megabytes(bytes: u64) -> String {
     let tenths = bytes / 100_000;
     format!("{}.{}", tenths / 10, tenths % 10)
 }
