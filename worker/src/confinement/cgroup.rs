@@ -6,6 +6,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use anyhow::Context as _;
+
 use super::Enforced;
 
 /// What our cgroups are called, before the attempt's name. Each is held by a lock for as long as its worker lives.
@@ -113,6 +115,14 @@ impl Hierarchy {
     }
 }
 
+/// Moves this process, which must have one thread, into a cgroup. In version 1 a thread that moves alone is moved at once,
+/// while a process waits some milliseconds for all others to stop being made.
+pub(crate) fn join(directory: &Path) -> anyhow::Result<()> {
+    let tasks = directory.join("tasks");
+    let file = if tasks.exists() { tasks } else { directory.join("cgroup.procs") };
+    fs::write(&file, "0").with_context(|| format!("cannot join {}", file.display()))
+}
+
 /// Makes a directory and holds it. Between the two another worker may take it for one that is left over, and remove it.
 fn hold(directory: &Path) -> io::Result<File> {
     for _ in 0..HOLD_TRIES {
@@ -172,7 +182,7 @@ pub(crate) struct Cgroup {
 }
 
 impl Cgroup {
-    /// The directories whose `cgroup.procs` must be joined.
+    /// The directories that must be joined.
     pub(crate) fn directories(&self) -> &[PathBuf] {
         &self.directories
     }

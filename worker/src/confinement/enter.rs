@@ -19,7 +19,7 @@ use rustix::mount::{MountPropagationFlags, mount_bind_recursive, mount_change};
 use rustix::process::{DumpableBehavior, getgid, getuid, set_dumpable_behavior};
 
 use super::wire::{self, Note};
-use super::{Enter, apply};
+use super::{Enter, apply, cgroup};
 use crate::state::ETC;
 
 /// Runs as the first stage that the worker on standard input asked for. Returns only when it failed.
@@ -35,8 +35,7 @@ fn enter() -> anyhow::Result<Infallible> {
     let control = apply::control_on_stdin();
     let plan: Enter = wire::read_frame(control).context("this is started by `cw-worker run`, not by hand")?;
     for cgroup in &plan.cgroups {
-        let file = cgroup.join("cgroup.procs");
-        fs::write(&file, "0").with_context(|| format!("cannot join {}", file.display()))?;
+        cgroup::join(cgroup)?;
     }
     std::env::set_current_dir(&plan.attempts).context("cannot enter the directory of attempts")?;
     if let Some(uid) = plan.uid {

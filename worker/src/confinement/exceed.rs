@@ -10,7 +10,7 @@ use std::process::{Command, ExitCode, Output, Stdio};
 use protocol::{Run, Spec};
 
 use super::Enforced;
-use super::cgroup::{Counted, Hierarchy};
+use super::cgroup::{self, Counted, Hierarchy};
 
 /// What the process that tries may use.
 const MEMORY_BYTES: u64 = 32 << 20;
@@ -61,9 +61,8 @@ fn judge(output: &Output, counted: Counted) -> Result<(), String> {
 #[allow(clippy::print_stdout, reason = "this is what `prove` reads")]
 pub(crate) fn run(cgroups: &[PathBuf]) -> ExitCode {
     for cgroup in cgroups {
-        let file = cgroup.join("cgroup.procs");
-        if let Err(error) = std::fs::write(&file, "0") {
-            eprintln!("cannot join {}: {error}", file.display());
+        if let Err(error) = cgroup::join(cgroup) {
+            eprintln!("{error:#}");
             return ExitCode::FAILURE;
         }
     }

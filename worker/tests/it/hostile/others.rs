@@ -48,7 +48,7 @@ for pid in pids():
     for name in ("environ", "cmdline", "mem"):
         look(f"/proc/{pid}/{name}")
     for inside in ("tmp/secret", "workspace/secret", "home/task/secret", "dev/shm/secret"):
-        look(f"/proc/{pid}/root/{inside}")
+        look(os.path.join(f"/proc/{pid}/root", inside))
 attempt("files", lambda: found if found else (_ for _ in ()).throw(FileNotFoundError(2, "")))
 attempt("shared memory", lambda: call("shmget", 0x5ec4e7, 4096, 0o666))
 def called(family, address):

@@ -88,7 +88,7 @@ fn a_task_cannot_read_files_of_the_host_outside_the_systems_directories() {
     let mut paths: Vec<String> = baits.iter().map(Bait::path).collect();
     paths.push(ground.bench.home.path().join("key").display().to_string());
     paths.extend(
-        ["/etc/shadow", "/etc/gshadow", "/etc/hostname", "/etc/sudoers", "/etc/ssh", "/root/.bashrc"].map(Into::into),
+        ["/etc/shadow", "/etc/gshadow", "/etc/hostname", "/etc/sudoers", "/etc/ssh", "/etc/crontab"].map(Into::into),
     );
     paths.extend(
         ["/sys/kernel", "/sys/fs/cgroup", "/boot", "/var/log", "/run/systemd", "/dev/mem", "/dev/kmsg"].map(Into::into),
