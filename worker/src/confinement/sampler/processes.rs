@@ -1,6 +1,11 @@
-//! The processes of this namespace, read from /proc. Pid 1 is ours and does not count.
+//! The task's processes, read from /proc. Pid 1, or who stands in for it, is ours and does not count.
 
 use std::fs;
+
+use rustix::process::getpid;
+
+use super::super::Level;
+use crate::process::tree;
 
 /// One process, with all its threads.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -15,11 +20,20 @@ pub(super) struct Process {
     /// That of children that it reaped, and that these had reaped.
     pub(super) reaped_ticks: u64,
     pub(super) resident_bytes: u64,
+    pub(super) threads: u64,
 }
 
 /// All that live, and those that nobody reaped.
-pub(super) fn all() -> Vec<Process> {
-    numbers("/proc").filter(|pid| *pid != 1).filter_map(read).collect()
+pub(super) fn all(level: Level) -> Vec<Process> {
+    pids(level).into_iter().filter_map(read).collect()
+}
+
+/// Those of the namespace, or those that came of this process.
+pub(super) fn pids(level: Level) -> Vec<u32> {
+    if level.has_namespaces() {
+        return numbers("/proc").filter(|pid| *pid != 1).collect();
+    }
+    tree::descendants(getpid()).into_iter().map(|pid| pid.as_raw_nonzero().get().unsigned_abs()).collect()
 }
 
 /// The entries of a directory that are numbers.
@@ -36,6 +50,7 @@ fn read(pid: u32) -> Option<Process> {
         started: stat.started,
         ticks: stat.ticks,
         reaped_ticks: stat.reaped_ticks,
+        threads: stat.threads,
         resident_bytes: stat.rss_pages * rustix::param::page_size() as u64,
         place,
     };

@@ -1,0 +1,129 @@
+//! Without a namespace whose end would be theirs, all processes of an attempt are gone at its end all the same.
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::*;
+use crate::processes::is_dead;
+use crate::run::{eventually, processes, token, wait_for_processes};
+
+/// Daemons in sessions of their own, whose parents are gone, and which ignore what can be ignored.
+fn daemons(token: &str) -> String {
+    format!(
+        "trap '' TERM HUP INT; sleep {token} & setsid sleep {token} & \
+         (setsid sh -c 'trap \"\" TERM HUP INT; sleep {token}; sleep {token}' &) & \
+         for i in 1 2 3 4 5 6 7 8 9 10; do (setsid sleep {token} &) ; done; echo up"
+    )
+}
+
+#[test]
+fn no_process_outlives_a_task_that_ends_by_itself() {
+    for level in ["bwrap", lower()] {
+        let place = Place::new(level, &[]);
+        let token = token();
+        let lease = place.peer.shell(&daemons(&token));
+        assert_eq!(place.peer.report(&lease)["outcome"], json!({"exited": {"code": 0}}));
+        assert_eq!(processes(&token), [0; 0], "{level}: the report came before they were gone");
+    }
+}
+
+#[test]
+fn no_process_outlives_the_deadline() {
+    for level in ["bwrap", lower()] {
+        let place = Place::new(level, &["--grace", "300ms"]);
+        let token = token();
+        let code = format!("{}; sleep {token}; sleep {token}", daemons(&token));
+        let lease = place.peer.task(json!({"run": {"kind": "shell", "code": code}, "timeout_s": 1}));
+        assert_eq!(place.peer.report(&lease)["outcome"], "timeout");
+        assert_eq!(processes(&token), [0; 0], "{level}");
+        assert_eq!(place.peer.stdout(&lease), "up\n");
+    }
+}
+
+/// Each process leaves its session and its parent and makes others, as fast as it can.
+const BOMB: &str = r#"
+import os, sys, time
+end = time.time() + 60
+def flee(children):
+    while time.time() < end:
+        try:
+            for _ in range(children):
+                if os.fork() == 0:
+                    os.setsid()
+                    break
+            else:
+                os._exit(0)
+        except OSError:
+            time.sleep(0.001)
+for children in [1] * 20 + [2] * 4:
+    try:
+        if os.fork() == 0:
+            flee(children)
+    except OSError:
+        break
+print("up", flush=True)
+time.sleep(60)
+"#;
+
+#[test]
+fn a_fork_bomb_of_daemons_is_gone_at_the_end() {
+    let place = Place::lower(&["--grace", "200ms"]);
+    let token = token();
+    let run = json!({"kind": "python", "code": BOMB});
+    let lease = place.peer.task(json!({"run": run, "args": [token], "timeout_s": 2}));
+    // The kernel's limit on processes is one for all of a user's: where that is the worker's own, a look finds them.
+    let expected = if is_root() { json!("timeout") } else { json!({"signalled": {"signal": 9}}) };
+    assert_eq!(place.peer.report(&lease)["outcome"], expected, "{}", place.peer.stderr(&lease));
+    assert_eq!(processes(&token), [0; 0]);
+    assert!(is_root() || place.peer.stderr(&lease).contains("more processes and threads than a task may have"));
+    assert_eq!(place.peer.report(&place.peer.shell("exit 0"))["outcome"], json!({"exited": {"code": 0}}));
+}
+
+#[test]
+fn a_task_that_signals_its_own_group_ends_only_itself() {
+    let place = Place::lower(&[]);
+    let lease = place.peer.shell("trap '' TERM; kill -TERM 0; echo here; kill -KILL 0");
+    assert_eq!(place.peer.report(&lease)["outcome"], json!({"signalled": {"signal": 9}}));
+    assert_eq!(place.peer.stdout(&lease), "here\n");
+    assert!(!place.peer.stderr(&lease).contains("was killed"), "{}", place.peer.stderr(&lease));
+}
+
+#[test]
+fn a_worker_that_is_killed_leaves_no_process() {
+    let mut place = Place::lower(&["--slots", "1"]);
+    let token = token();
+    let lease = place.peer.shell(&format!("{}; sleep {token}", daemons(&token)));
+    place.peer.wait_for_output(&lease, "up");
+    let stages = place.worker.stages();
+    place.worker.kill();
+    wait_for_processes(&token, 0);
+    eventually("the stages are gone", || stages.iter().all(|stage| is_dead(*stage)));
+}
+
+#[test]
+fn a_stage_that_is_stopped_does_not_outlive_the_worker() {
+    for signal in [Signal::TERM, Signal::QUIT, Signal::KILL] {
+        let mut place = Place::lower(&["--grace", "300ms", "--slots", "1", "--ready", "0"]);
+        let token = token();
+        let lease = place.peer.shell(&format!("{}; sleep {token}", daemons(&token)));
+        place.peer.wait_for_output(&lease, "up");
+        let stage = place.worker.stages()[0];
+        kill_process(stage, Signal::STOP).unwrap();
+        place.worker.signal(signal);
+        place.worker.exit();
+        wait_for_processes(&token, 0);
+        eventually("the stage is gone", || is_dead(stage));
+    }
+}
+
+#[test]
+fn what_a_killed_stage_leaves_is_ended_by_the_worker() {
+    let place = Place::lower(&["--slots", "1", "--ready", "0"]);
+    let token = token();
+    let lease = place.peer.shell(&format!("{}; sleep {token}", daemons(&token)));
+    place.peer.wait_for_output(&lease, "up");
+    let stages: Vec<Pid> = place.worker.stages();
+    kill_process(stages[0], Signal::KILL).unwrap();
+    assert_eq!(place.peer.report(&lease)["outcome"], json!({"signalled": {"signal": 9}}));
+    assert_eq!(processes(&token), [0; 0]);
+    assert_eq!(place.peer.report(&place.peer.shell("exit 0"))["outcome"], json!({"exited": {"code": 0}}));
+}
