@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
 use super::super::{Inside, Level};
-use super::processes::{numbers, pids};
+use super::processes::{has_memory, numbers, pids};
 
 /// A file by its device and inode.
 pub(super) type FileId = (u64, u64);
@@ -70,10 +70,11 @@ impl Held {
     }
 }
 
-/// Whether the list of descriptors is refused even to the user whose process it is.
+/// Whether the list of descriptors is refused even to the user whose process it is. So it is while a process dies, when it
+/// has no memory any more.
 fn is_closed(place: &str) -> bool {
     let opened = open(format!("{place}/fd"), OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY, Mode::empty());
-    matches!(opened, Err(Errno::ACCESS | Errno::PERM))
+    matches!(opened, Err(Errno::ACCESS | Errno::PERM)) && has_memory(place)
 }
 
 fn each_file(pid: u32, place: &str, mut found: impl FnMut(Stat)) {

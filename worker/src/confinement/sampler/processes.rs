@@ -42,6 +42,11 @@ pub(super) fn numbers(directory: &str) -> impl Iterator<Item = u32> + use<> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
+/// Whether a process or thread has memory still, and so is neither dead nor dying.
+pub(super) fn has_memory(place: &str) -> bool {
+    Stat::read(place).is_some_and(|stat| stat.virtual_bytes > 0)
+}
+
 fn read(pid: u32) -> Option<Process> {
     let place = format!("/proc/{pid}");
     let stat = Stat::read(&place)?;
@@ -74,6 +79,7 @@ struct Stat {
     reaped_ticks: u64,
     threads: u64,
     started: u64,
+    virtual_bytes: u64,
     rss_pages: u64,
 }
 
@@ -94,6 +100,7 @@ impl Stat {
             reaped_ticks: number(13)? + number(14)?,
             threads: number(17)?,
             started: number(19)?,
+            virtual_bytes: number(20)?,
             rss_pages: number(21)?,
         })
     }

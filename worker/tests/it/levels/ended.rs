@@ -127,3 +127,17 @@ fn what_a_killed_stage_leaves_is_ended_by_the_worker() {
     assert_eq!(processes(&token), [0; 0]);
     assert_eq!(place.peer.report(&place.peer.shell("exit 0"))["outcome"], json!({"exited": {"code": 0}}));
 }
+
+/// Without a cgroup that counts it, what a task takes is seen by looks from outside, which it may try to avoid.
+#[test]
+fn what_a_task_hides_on_the_disk_counts_as_too_much() {
+    let place = Place::lower(&[]);
+    let closed = "mkdir -p a/b; head -c 1000000 /dev/zero > a/b/c; chmod 0 a; sleep 60";
+    let hidden = "import ctypes, time\nf = open('f', 'wb')\nf.write(b'x' * 1000000)\n\
+                  assert ctypes.CDLL(None).prctl(4, 0, 0, 0, 0) == 0\ntime.sleep(60)";
+    for (kind, code) in [("shell", closed), ("python", hidden)] {
+        let lease = place.peer.task(json!({"run": {"kind": kind, "code": code}}));
+        assert_eq!(place.peer.report(&lease)["outcome"], "disk_limit", "{code}: {}", place.peer.stderr(&lease));
+    }
+    eventually("attempts are removed", || place.bench.attempts() == 0);
+}
