@@ -90,7 +90,7 @@ impl Sampler {
     pub(super) fn look(&mut self, now: Instant) -> Option<Passed> {
         if now >= self.look_at {
             let seen = self.look_at_processes();
-            let is_sure = seen.is_some() && seen == self.suspect;
+            let is_sure = seen == Some(Passed::Processes) || (seen.is_some() && seen == self.suspect);
             self.suspect = seen;
             if is_sure {
                 return seen;
@@ -134,16 +134,21 @@ impl Sampler {
             return None;
         }
         let processes = processes::all(self.level);
+        // First, because with a flood every further look takes long.
+        if self.is_over_processes(&processes) {
+            return Some(Passed::Processes);
+        }
         let cpu_ms = self.cpu.update(&processes);
         self.held = held::look(self.level, &self.inside);
         if !self.limits.in_cgroup && self.memory(&processes) > self.limits.memory_bytes {
             return Some(Passed::Memory);
         }
-        let threads: u64 = processes.iter().map(|process| process.threads).sum();
-        if self.level.counts_processes() && !self.limits.in_cgroup && threads > self.limits.pids.into() {
-            return Some(Passed::Processes);
-        }
         self.is_over_cpu(cpu_ms).then_some(Passed::Cpu)
+    }
+
+    fn is_over_processes(&self, processes: &[processes::Process]) -> bool {
+        let threads: u64 = processes.iter().map(|process| process.threads).sum();
+        self.level.counts_processes() && !self.limits.in_cgroup && threads > self.limits.pids.into()
     }
 
     /// Memory that belongs to no process. Without namespaces it is the machine's, and a task can make none of it.

@@ -92,7 +92,7 @@ fn each_level_runs_every_language_and_stands_in_the_result() {
             (json!({"run": {"kind": "python", "code": python}, "files": {"helper.py": "N = 42"}}), "42\n"),
             (json!({"run": {"kind": "shell", "code": "read a; cd ~; echo $a | (cat)"}, "stdin": "in"}), "in\n"),
             (json!({"run": {"kind": "javascript", "code": "console.log(6 * 7)"}}), "42\n"),
-            (json!({"run": {"kind": "command", "argv": ["sh", "-c", "cd \"$TMPDIR\" && echo > x && ls"]}}), "x\n"),
+            (json!({"run": {"kind": "command", "argv": ["sh", "-c", "cd \"$TMPDIR\" && echo > x && ls x"]}}), "x\n"),
             (json!({"run": {"kind": "python", "code": "def handler(e): return e['a'] * 21"}, "event": event}), ""),
             (
                 json!({"run": {"kind": "javascript", "code": "exports.handler = async e => e.a * 21"}, "event": event}),

@@ -8,7 +8,7 @@ use rustix::process::getuid;
 use super::super::Level;
 
 /// Room for what else the worker's user may start meanwhile, other tasks among it.
-const ROOM: u64 = 1024;
+const ROOM: u64 = 256;
 
 /// What must be added to the task's own limit, at this moment.
 pub(super) fn others(level: Level) -> u64 {
