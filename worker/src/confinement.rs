@@ -147,6 +147,8 @@ pub(crate) struct Init {
     pub(crate) inside: Inside,
     /// What it may use.
     pub(crate) limits: Enforced,
+    /// Processes and threads that count with its own and are not: `init` fills it in.
+    pub(crate) others: u64,
 }
 
 /// What runs inside, before the walls are known.
@@ -299,7 +301,7 @@ impl Init {
     pub(crate) fn new(program: Program, spec: &Spec, inside: Inside, limits: Enforced) -> Self {
         let Program { argv, env, returns, binds } = program;
         let stdin = spec.stdin.as_ref().map(|_| format!("{}/stdin", inside.task));
-        Self { argv, env, stdin, returns, binds, inside, limits }
+        Self { argv, env, stdin, returns, binds, inside, limits, others: 0 }
     }
 }
 

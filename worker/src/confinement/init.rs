@@ -61,7 +61,9 @@ fn init(control: &UnixStream) -> anyhow::Result<()> {
     let (mut returns, program_end) = ReturnPipe::new()?;
     let waiting = Waiting::fork(&inner, program_end)?;
     wire::say(control, &Note::Waiting);
-    let plan: Init = wire::read_frame(control).context("no plan")?;
+    let mut plan: Init = wire::read_frame(control).context("no plan")?;
+    // The process that waits cannot look around any more.
+    plan.others = crowd::others(inner.level);
     let listening = listeners::bind(&plan.binds)?;
     if !listening.is_empty() {
         listeners::pass(control, &listening).context("cannot pass the listeners to the worker")?;

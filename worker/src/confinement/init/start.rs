@@ -24,8 +24,7 @@ use super::super::enter::map_user;
 use super::super::rules::Rules;
 use super::super::seccomp::Filters;
 use super::super::wire::{frame, read_frame};
-use super::super::{Enforced, Init, Inner, Level, apply};
-use super::crowd::others;
+use super::super::{Enforced, Init, Inner, apply};
 
 /// The variable that names the descriptor for the return value.
 const RETURN_FD: &str = "CW_RETURN_FD";
@@ -122,7 +121,7 @@ fn build_and_wait(inner: &Inner, plan: UnixStream, mut words: &File, returns: &O
     build(inner)?;
     words.write_all(&[STANDS])?;
     let plan: Init = read_frame(plan)?;
-    limit(&plan.limits, inner.level).map_err(|error| format!("cannot set limits: {error}"))?;
+    limit(&plan.limits, plan.others).map_err(|error| format!("cannot set limits: {error}"))?;
     let mut command = command(&plan)?;
     if plan.returns {
         fcntl_setfd(returns, FdFlags::empty())?;
@@ -174,8 +173,8 @@ fn command(plan: &Init) -> io::Result<Command> {
     Ok(command)
 }
 
-fn limit(limits: &Enforced, level: Level) -> io::Result<()> {
-    let pids = u64::from(limits.pids) + others(level);
+fn limit(limits: &Enforced, others: u64) -> io::Result<()> {
+    let pids = u64::from(limits.pids) + others;
     set(Resource::Nproc, pids, pids)?;
     set(Resource::Nofile, limits.open_files.into(), limits.open_files.into())?;
     set(Resource::Fsize, limits.file_size_bytes, limits.file_size_bytes)?;

@@ -148,6 +148,24 @@ fn what_a_killed_stage_leaves_is_ended_by_the_worker() {
     assert_eq!(place.peer.report(&place.peer.shell("exit 0"))["outcome"], json!({"exited": {"code": 0}}));
 }
 
+/// The tests themselves may be run by the user that tasks have.
+#[test]
+fn what_else_the_user_runs_does_not_count_as_the_tasks() {
+    let (hold, held) = std::sync::mpsc::channel::<()>();
+    let held = std::sync::Arc::new(std::sync::Mutex::new(held));
+    let wait = || {
+        let held = std::sync::Arc::clone(&held);
+        std::thread::Builder::new().stack_size(64 << 10).spawn(move || held.lock().unwrap().recv().is_ok()).unwrap()
+    };
+    let threads: Vec<_> = (0..450).map(|_| wait()).collect();
+    let place = Place::lower(&[]);
+    let lease = place.peer.shell("for i in 1 2 3 4 5; do (sleep 0.01; echo $i) & done; wait");
+    assert_eq!(place.peer.report(&lease)["outcome"], json!({"exited": {"code": 0}}), "{}", place.peer.stderr(&lease));
+    assert_eq!(place.peer.stdout(&lease).lines().count(), 5);
+    drop(hold);
+    assert!(threads.into_iter().all(|thread| !thread.join().unwrap()));
+}
+
 /// Without a cgroup that counts it, what a task takes is seen by looks from outside, which it may try to avoid.
 #[test]
 fn what_a_task_hides_on_the_disk_counts_as_too_much() {
