@@ -78,7 +78,7 @@ fn a_task_writes_nowhere_but_in_its_own_directories() {
         ["../init", "../hosts", "/proc/self/comm", "/proc/sys/kernel/core_pattern"].map(|at| format!("write:{at}")),
     );
     words.extend(["../task/main.py", "../work", "../init"].map(|at| format!("remove:{at}")));
-    words.extend(["/etc/shadow", "/etc/machine-id", "/root/.profile"].map(|at| format!("read:{at}")));
+    words.extend(["/etc/shadow", "/etc/machine-id", "/etc/gshadow"].map(|at| format!("read:{at}")));
     words.extend(["/", "/root", "/home", "/tmp", "/proc", "/run", "/var"].map(|at| format!("list:{at}")));
     finds_closed(&place, &words);
     for left in ["/tmp", "/var/tmp", "/dev/shm"] {
