@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use crate::artifacts::{self, Collected, Snapshot, Way};
-use crate::confinement::{Enforced, Init, LEVEL, Program};
+use crate::confinement::{Enforced, Init, Level, Program};
 use crate::heartbeat::Heartbeat;
 use crate::output::{Account, Leftover};
 use crate::process::NotBuilt;
@@ -164,7 +164,12 @@ impl Attempt {
             source: used.source.into(),
         };
         let Collected { artifacts, skipped, .. } = collected;
-        let report = Report { return_value, artifacts, skipped, ..report(outcome, account, usage) };
+        let report = Report {
+            return_value,
+            artifacts,
+            skipped,
+            ..report(outcome, account, usage, self.worker.confinement.level())
+        };
         self.hand_in(report, *leftover).await;
         Ended::Done
     }
@@ -225,15 +230,18 @@ fn not_prepared(error: &anyhow::Error) -> Outcome {
 /// Lays out the task and its code, and holds what will run to its limits.
 fn move_in(worker: &Worker, grant: &LeaseGrant, spec: &Spec, mut ready: Ready) -> (Ready, anyhow::Result<Init>) {
     let plan = ready.site.move_in(spec, worker.network.hosts(spec)).and_then(|limits| {
-        let program = worker.tools.program(grant, spec, &ready.site.directory)?;
-        Ok(Init::new(Program { binds: worker.network.binds(spec), ..program }, spec, limits))
+        let directory = &ready.site.directory;
+        let program = worker.tools.program(grant, spec, directory)?;
+        let program = Program { binds: worker.network.binds(spec), ..program };
+        Ok(Init::new(program, spec, directory.inside(), limits))
     });
     (ready, plan)
 }
 
-fn report(outcome: Outcome, account: Account, usage: Usage) -> Report {
+fn report(outcome: Outcome, account: Account, usage: Usage, level: Level) -> Report {
     let Account { written: written_bytes, dropped: dropped_bytes } = account;
-    Report { written_bytes, dropped_bytes, usage: Some(usage), confinement: Some(LEVEL.into()), ..Report::new(outcome) }
+    let confinement = Some(level.word().into());
+    Report { written_bytes, dropped_bytes, usage: Some(usage), confinement, ..Report::new(outcome) }
 }
 
 /// Waits until the worker must leave. Safe to cancel.

@@ -13,7 +13,7 @@ use protocol::RepoName;
 pub use crate::network::Allowed;
 
 use walls::path;
-pub use walls::{CgroupUse, WallArgs, Walls};
+pub use walls::{CgroupUse, LevelUse, WallArgs, Walls};
 
 mod walls;
 

@@ -8,11 +8,12 @@
 //! ```
 //!
 //! `enter` and `init` are this program again. Plans go to them over a socket, never in an argument. Nothing here touches
-//! the system; `enter`, `init` and `apply` do.
+//! the system; `enter`, `init` and `apply` do. Below the level `bwrap` there is no bubblewrap between the two and there are
+//! no namespaces: `level` says what is left.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use protocol::Spec;
@@ -23,6 +24,7 @@ use crate::directory::{Directory, Place};
 use crate::language::PATH;
 use crate::state::StateDir;
 use cgroup::{Cgroup, Hierarchy};
+use check::{Bare, Sight};
 use mounts::System;
 
 pub(crate) mod advice;
@@ -34,6 +36,8 @@ pub(crate) mod etc;
 pub(crate) mod exceed;
 pub(crate) mod gvisor;
 pub(crate) mod init;
+pub(crate) mod inside;
+pub(crate) mod level;
 pub(crate) mod limits;
 pub(crate) mod mounts;
 pub(crate) mod probe;
@@ -42,10 +46,10 @@ pub(crate) mod sampler;
 pub(crate) mod seccomp;
 pub(crate) mod wire;
 
+pub(crate) use inside::Inside;
+pub(crate) use level::Level;
 pub(crate) use limits::Enforced;
 
-/// The word for this confinement in results and lease requests.
-pub(crate) const LEVEL: &str = "bwrap";
 /// Where the task works.
 pub(crate) const WORK: &str = "/workspace";
 /// The task's home.
@@ -58,35 +62,72 @@ pub(crate) const TASK: &str = "/task";
 pub(crate) const INIT: &str = "/run/cw/init";
 
 /// What the operator decided for all tasks of this worker.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Policy {
-    /// The bubblewrap to use.
-    pub(crate) bwrap: PathBuf,
-    /// Where `enter` mounts the attempt's directory for bubblewrap.
-    pub(crate) staging: &'static str,
+    /// How much there is around them.
+    pub(crate) level: Level,
+    /// What makes their namespaces, at a level that has some.
+    pub(crate) maker: Option<Maker>,
     /// The first of the uids that a root worker gives its slots; none when the worker is not root.
     pub(crate) first_uid: Option<u32>,
     /// Directories that tasks may read beside the system's.
     pub(crate) ro_mounts: Vec<PathBuf>,
 }
 
-/// What `enter` does before it becomes bubblewrap.
+/// Bubblewrap, and what it needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Maker {
+    /// The bubblewrap to use.
+    pub(crate) bwrap: PathBuf,
+    /// Where `enter` mounts the attempt's directory for bubblewrap.
+    pub(crate) staging: &'static str,
+}
+
+/// The plans of both stages, as far as they need no task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Stages {
+    pub(crate) enter: Enter,
+    pub(crate) inner: Inner,
+}
+
+/// What `enter` does before it becomes the next stage.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Enter {
     /// Where all attempts have their directories.
     pub(crate) attempts: PathBuf,
     /// The attempt's own: its parts are what bubblewrap mounts.
     pub(crate) directory: String,
-    /// Whether it gets the /etc that all share.
-    pub(crate) shares_etc: bool,
-    /// Where bubblewrap takes them from.
-    pub(crate) staging: PathBuf,
     /// The slot's user, when the worker is root.
     pub(crate) uid: Option<u32>,
     /// The cgroups to join.
     pub(crate) cgroups: Vec<PathBuf>,
-    /// Bubblewrap and its arguments.
-    pub(crate) bwrap: Vec<String>,
+    /// What it becomes.
+    pub(crate) next: Next,
+}
+
+/// The stage after `enter`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Next {
+    /// Bubblewrap with its arguments, in new namespaces; it takes the attempt's parts from `staging`.
+    Bubblewrap {
+        staging: PathBuf,
+        /// Whether the attempt gets the /etc that all share.
+        shares_etc: bool,
+        command: Vec<String>,
+    },
+    /// `init` itself, in the namespaces of the worker.
+    Init,
+}
+
+/// What `init` puts around the process that will be the program, before there is a task.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Inner {
+    /// How much there is around it.
+    pub(crate) level: Level,
+    /// What the task may read, and start.
+    pub(crate) reads: Vec<String>,
+    /// Where it may write.
+    pub(crate) writes: Vec<String>,
 }
 
 /// What `init` starts and watches over.
@@ -102,8 +143,12 @@ pub(crate) struct Init {
     pub(crate) returns: bool,
     /// Addresses to listen on for the worker, in this order.
     pub(crate) binds: Vec<SocketAddr>,
+    /// Where the task finds what is its own.
+    pub(crate) inside: Inside,
     /// What it may use.
     pub(crate) limits: Enforced,
+    /// Processes and threads that count with its own and are not: `init` fills it in.
+    pub(crate) others: u64,
 }
 
 /// What runs inside, before the walls are known.
@@ -138,17 +183,21 @@ impl Confinement {
     /// Looks at the machine, and decides.
     ///
     /// # Errors
-    /// When bubblewrap is missing, or cgroups are required and cannot be made.
+    /// When the level is not to be had, bubblewrap is missing, or cgroups are required and cannot be made.
     pub(crate) fn found(walls: &Walls, state: &StateDir) -> anyhow::Result<Self> {
+        let is_root = rustix::process::getuid().is_root();
+        let level = Level::decide(walls.confinement, is_root)?;
         let (hierarchy, cgroup_seen) = cgroups(walls.cgroup)?;
         state.make_etc()?;
         let policy = Policy {
-            bwrap: probe::find_bwrap(PATH)?,
-            staging: mounts::staging(&walls.ro_mounts)
-                .context("no directory such as /mnt or /srv is free to mount on: leave one out of --ro-mount")?,
-            first_uid: rustix::process::getuid().is_root().then_some(walls.task_uid),
+            level,
+            maker: if level.has_namespaces() { Some(Maker::find(walls)?) } else { None },
+            first_uid: is_root.then_some(walls.task_uid),
             ro_mounts: walls.ro_mounts.clone(),
         };
+        if !level.has_namespaces() {
+            state.open_way(&walls.state_dir)?;
+        }
         Ok(Self {
             policy,
             system: mounts::system(),
@@ -161,7 +210,12 @@ impl Confinement {
 
     /// Where the attempt in this slot has its directory.
     pub(crate) fn place(&self, slot: u32) -> Place<'_> {
-        Place { attempts: &self.attempts, init: &self.init, owner: self.policy.uid(slot) }
+        Place {
+            attempts: &self.attempts,
+            init: &self.init,
+            owner: self.policy.uid(slot),
+            is_mounted: self.level().has_namespaces(),
+        }
     }
 
     /// A cgroup for the attempt, when there can be one. It must be removed when all is over.
@@ -172,17 +226,51 @@ impl Confinement {
         self.hierarchy.as_ref().map(|found| found.make(&directory.name())).transpose()
     }
 
+    /// What this worker confines tasks by.
+    pub(crate) const fn level(&self) -> Level {
+        self.policy.level
+    }
+
+    /// What a program that tries the walls must find.
+    pub(crate) fn sight(&self, bait: SocketAddr, inside: Inside) -> Sight {
+        if self.level().has_namespaces() {
+            return Sight::Inside(bait);
+        }
+        let state = self.attempts.parent().unwrap_or(&self.attempts);
+        let closed = ["/", "/root", "/home"].map(Path::new).into_iter().chain([state, &self.attempts]);
+        Sight::Bare(Bare {
+            bait,
+            inside,
+            uid: self.policy.uid(0),
+            closed: closed.map(|path| path.display().to_string()).collect(),
+            changeable: vec![self.init.display().to_string()],
+        })
+    }
+
+    /// The words for what can be asked of a run, beside its language.
+    pub(crate) fn offers(&self) -> &'static [&'static str] {
+        self.level().offers(self.hierarchy.is_some())
+    }
+
     /// The walls that can be built before the task is known, but for its memory.
-    pub(crate) fn enter(&self, directory: &Directory, cgroup: Option<&Cgroup>, slot: u32, memory_bytes: u64) -> Enter {
-        Enter {
+    pub(crate) fn stages(&self, site: (&Directory, Option<&Cgroup>), slot: u32, memory_bytes: u64) -> Stages {
+        let (directory, cgroup) = site;
+        let next = match &self.policy.maker {
+            Some(maker) => Next::Bubblewrap {
+                staging: maker.staging.into(),
+                shares_etc: directory.may_share(),
+                command: mounts::arguments(maker, &self.policy.ro_mounts, &self.system, memory_bytes.saturating_mul(2)),
+            },
+            None => Next::Init,
+        };
+        let enter = Enter {
             attempts: self.attempts.clone(),
             directory: directory.path().file_name().unwrap_or_default().to_string_lossy().into_owned(),
-            shares_etc: directory.may_share(),
-            staging: self.policy.staging.into(),
             uid: self.policy.uid(slot),
             cgroups: cgroup.map(|cgroup| cgroup.directories().to_vec()).unwrap_or_default(),
-            bwrap: mounts::arguments(&self.policy, &self.system, memory_bytes.saturating_mul(2)),
-        }
+            next,
+        };
+        Stages { enter, inner: rules::plan(&self.policy, &directory.inside()) }
     }
 
     /// Removes the cgroups of workers that are dead.
@@ -210,10 +298,18 @@ fn cgroups(wanted: CgroupUse) -> anyhow::Result<(Option<Hierarchy>, String)> {
 
 impl Init {
     /// What runs inside, and within what limits.
-    pub(crate) fn new(program: Program, spec: &Spec, limits: Enforced) -> Self {
+    pub(crate) fn new(program: Program, spec: &Spec, inside: Inside, limits: Enforced) -> Self {
         let Program { argv, env, returns, binds } = program;
-        let stdin = spec.stdin.as_ref().map(|_| format!("{TASK}/stdin"));
-        Self { argv, env, stdin, returns, binds, limits }
+        let stdin = spec.stdin.as_ref().map(|_| format!("{}/stdin", inside.task));
+        Self { argv, env, stdin, returns, binds, inside, limits, others: 0 }
+    }
+}
+
+impl Maker {
+    fn find(walls: &Walls) -> anyhow::Result<Self> {
+        let staging = mounts::staging(&walls.ro_mounts)
+            .context("no directory such as /mnt or /srv is free to mount on: leave one out of --ro-mount")?;
+        Ok(Self { bwrap: probe::find_bwrap(PATH)?, staging })
     }
 }
 

@@ -1,6 +1,6 @@
 //! The private directory of one attempt. Inside its confinement the task finds `work` at /workspace, `home` and `tmp` as
-//! its own, `task` (its code and input) read-only. It is made before the task is known and hidden until the task moves in.
-//! Removing it copes with whatever a task leaves: closed directories, any depth, links.
+//! its own, `task` (its code and input) read-only; without mounts it finds them where they are. It is made before the task
+//! is known and hidden until the task moves in. Removing it copes with whatever a task leaves: closed directories, any depth, links.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use protocol::Spec;
 
-use crate::confinement::{TASK, etc, gvisor, mounts::HOSTS};
+use crate::confinement::inside::Inside;
+use crate::confinement::{etc, gvisor, mounts::HOSTS};
 use crate::random;
 
 /// A directory that nobody else can look into. It stays until `remove`.
@@ -19,6 +20,7 @@ pub(crate) struct Directory {
     path: PathBuf,
     /// Whom the task's own files belong to, when it is not the worker.
     owner: Option<u32>,
+    is_mounted: bool,
 }
 
 /// Where attempts have their directories, and the program that is each one's pid 1.
@@ -27,13 +29,15 @@ pub(crate) struct Place<'state> {
     pub(crate) init: &'state Path,
     /// The slot's user, when the worker is root.
     pub(crate) owner: Option<u32>,
+    /// Whether the task finds it by mounts of its own.
+    pub(crate) is_mounted: bool,
 }
 
 impl Directory {
     /// Makes one with a name that cannot be guessed.
     pub(crate) fn create(place: &Place<'_>) -> anyhow::Result<Self> {
         let path = place.attempts.join(format!(".{:032x}", random::bits()?));
-        let directory = Self { path, owner: place.owner };
+        let directory = Self { path, owner: place.owner, is_mounted: place.is_mounted };
         directory.furnish(place).with_context(|| format!("cannot prepare {}", directory.path.display()))?;
         Ok(directory)
     }
@@ -61,15 +65,21 @@ impl Directory {
         self.path.join("work")
     }
 
+    /// Where the task finds what is in it, from when it has moved in.
+    pub(crate) fn inside(&self) -> Inside {
+        if self.is_mounted { Inside::mounted() } else { Inside::bare(&self.path) }
+    }
+
     /// Writes a file for the task to read; says where the task finds it.
     pub(crate) fn write_code(&self, name: &str, text: &str) -> io::Result<String> {
         write_new(&self.path.join("task").join(name), text.as_bytes(), 0o644)?;
-        Ok(format!("{TASK}/{name}"))
+        Ok(format!("{}/{name}", self.inside().task))
     }
 
     fn furnish(&self, place: &Place<'_>) -> anyhow::Result<()> {
-        // Its parents are closed to all but the worker; the slot's user comes in by a door of its own.
-        make(&self.path, if self.owner.is_some() { 0o711 } else { 0o700 })?;
+        // Others cannot look into it; the slot's user comes in by its group, to what it knows the name of.
+        make(&self.path, if self.owner.is_some() { 0o710 } else { 0o700 })?;
+        chown(&self.path, None, self.owner)?;
         for name in ["task", "etc"] {
             make(&self.path.join(name), 0o755)?;
         }

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::config::{WallArgs, Walls};
 use crate::confinement::advice::{self, Machine};
-use crate::confinement::{Confinement, LEVEL, probe};
+use crate::confinement::{Confinement, Level, probe};
 use crate::language::Tools;
 use crate::process::Family;
 use crate::state::StateDir;
@@ -52,6 +52,13 @@ impl Row {
         Self { layer: layer.to_owned(), holds, required, seen: result.unwrap_or_else(|why| why), fix }
     }
 
+    /// A wall of this level. For one that the level never has, the fix is another level.
+    fn of(level: Level, layer: &str, result: Result<String, String>) -> Self {
+        let row = Self::new(layer, level.required().contains(&layer), result);
+        let fix = row.fix.map(|fix| level.way_to(layer).map_or(fix, str::to_owned));
+        Self { fix, ..row }
+    }
+
     /// The confinement could not even be built: the step that failed, and what to do about it.
     fn not_built(error: &anyhow::Error) -> Self {
         let seen = format!("{error:#}");
@@ -66,6 +73,7 @@ impl Row {
 /// When a flag is wrong, or nothing can be printed.
 pub async fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
     let walls = Walls::new(&args.walls)?;
+    let level = Level::decide(walls.confinement, rustix::process::getuid().is_root())?;
     let tools = Tools::find(walls.python.as_deref(), walls.node.as_deref())?;
     let rows = match examine(&walls, &tools, args.quick).await {
         Ok(rows) => rows,
@@ -73,9 +81,9 @@ pub async fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
     };
     let is_well = rows.iter().all(|row| row.holds || !row.required);
     let text = if args.json {
-        serde_json::to_string_pretty(&serde_json::json!({"ok": is_well, "level": LEVEL, "layers": rows}))? + "\n"
+        serde_json::to_string_pretty(&serde_json::json!({"ok": is_well, "level": level.word(), "layers": rows}))? + "\n"
     } else {
-        table::text(&rows, is_well)
+        table::text(&rows, is_well, level)
     };
     std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes()).context("cannot print")?;
     Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -104,7 +112,7 @@ async fn look(walls: &Walls, state: &StateDir, tools: &Tools, is_quick: bool) ->
         .into_iter()
         .map(|tried| {
             let result = if tried.holds { Ok(tried.seen) } else { Err(tried.seen) };
-            Row::new(&tried.layer, !probe::is_optional(&tried.layer), result)
+            Row::of(confinement.level(), &tried.layer, result)
         })
         .collect();
     if !is_quick {

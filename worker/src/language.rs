@@ -7,7 +7,8 @@ use anyhow::{Context as _, bail, ensure};
 use protocol::lease::LeaseGrant;
 use protocol::{Run, Spec};
 
-use crate::confinement::{self, Program};
+use crate::confinement::Program;
+use crate::confinement::inside::Inside;
 use crate::directory::Directory;
 
 /// Where a task finds programs; also where the worker looks for the ones that it needs.
@@ -51,14 +52,14 @@ impl Tools {
 
     /// What to start for a task; its code goes into its directory.
     pub(crate) fn program(&self, grant: &LeaseGrant, spec: &Spec, directory: &Directory) -> anyhow::Result<Program> {
-        let argv = self.argv(spec, directory)?;
-        let mut env = own_env(grant, spec);
+        let (argv, inside) = (self.argv(spec, directory)?, directory.inside());
+        let mut env = own_env(grant, spec, &inside);
         if matches!(spec.run, Run::Python { .. }) {
             env.push(("PYTHONUNBUFFERED", "1".into()));
-            env.push(("PYTHONPATH", python_path(spec)));
+            env.push(("PYTHONPATH", python_path(spec, &inside)));
         }
         if matches!(spec.run, Run::Javascript { .. }) {
-            env.push(("NODE_PATH", format!("{0}/node_modules:{0}", confinement::WORK)));
+            env.push(("NODE_PATH", format!("{0}/node_modules:{0}", inside.work)));
         }
         let mut all = spec.env.clone();
         for (name, value) in env {
@@ -107,25 +108,24 @@ fn lay_out_javascript(spec: &Spec, code: &str, directory: &Directory) -> anyhow:
     Ok(directory.write_code("handler.mjs", NODE_HANDLER)?)
 }
 
-fn own_env(grant: &LeaseGrant, spec: &Spec) -> Vec<(&'static str, String)> {
+fn own_env(grant: &LeaseGrant, spec: &Spec, inside: &Inside) -> Vec<(&'static str, String)> {
     let mut env = vec![
         ("PATH", PATH.to_owned()),
-        ("HOME", confinement::HOME.to_owned()),
-        ("TMPDIR", confinement::TEMPORARY.to_owned()),
+        ("HOME", inside.home.clone()),
+        ("TMPDIR", inside.temporary.clone()),
         ("LANG", "C.UTF-8".to_owned()),
         ("CW_TASK_ID", grant.task.to_string()),
         ("CW_ATTEMPT", grant.attempt.to_string()),
         ("CW_REPO", grant.repo.to_string()),
-        ("CW_WORKSPACE_DIR", confinement::WORK.to_owned()),
+        ("CW_WORKSPACE_DIR", inside.work.clone()),
     ];
     env.extend(spec.session.as_ref().map(|session| ("CW_SESSION", session.to_string())));
     env
 }
 
 /// The code stands beside the working directory, whose modules must be found all the same.
-fn python_path(spec: &Spec) -> String {
-    let work = confinement::WORK;
-    spec.env.get("PYTHONPATH").map_or_else(|| work.to_owned(), |more| format!("{work}:{more}"))
+fn python_path(spec: &Spec, Inside { work, .. }: &Inside) -> String {
+    spec.env.get("PYTHONPATH").map_or_else(|| work.clone(), |more| format!("{work}:{more}"))
 }
 
 fn asked(flag: &str, program: Option<&Path>) -> anyhow::Result<Option<PathBuf>> {

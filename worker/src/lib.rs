@@ -98,12 +98,12 @@ impl Worker {
         state.sweep()?;
         confinement.sweep();
         let tried = confinement::probe::probe(&confinement, &family).await.map_err(unconfined)?;
-        confinement::probe::require(&tried)?;
+        confinement::probe::require(confinement.level(), &tried)?;
         let info = WorkerInfo {
             id: WorkerId::new(clock::now_ms(), random::bits()?),
             version: env!("CARGO_PKG_VERSION").into(),
-            runs: offers(&tools),
-            confinement: confinement::probe::proved(&tried),
+            runs: offers(&tools, &confinement),
+            confinement: confinement::probe::proved(confinement.level(), &tried),
             slots: config.slots,
             state: WorkerState::Ready,
             why: None,
@@ -144,8 +144,8 @@ fn unconfined(error: anyhow::Error) -> anyhow::Error {
 }
 
 /// The words for what can be run, and for what can be asked of a run.
-fn offers(tools: &language::Tools) -> Vec<String> {
-    let asked = ["limits", "network:none", "network:restricted"].map(str::to_owned);
+fn offers(tools: &language::Tools, confinement: &confinement::Confinement) -> Vec<String> {
+    let asked = confinement.offers().iter().map(|word| (*word).to_owned());
     tools.words().into_iter().chain(asked).collect()
 }
 
@@ -163,7 +163,11 @@ pub async fn run(config: config::Config, stages: watch::Receiver<Stage>) -> anyh
     }
     let repos = worker.config.repos.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let (id, runs, slots) = (worker.info.id, worker.info.runs.join(", "), worker.config.slots);
-    tracing::info!("worker {id} serves {repos}: runs {runs}, {slots} at a time, confined by bubblewrap");
+    let level = worker.confinement.level();
+    tracing::info!("worker {id} serves {repos}: runs {runs}, {slots} at a time, confined by {}", level.means());
+    if let Some(warning) = level.warning() {
+        tracing::warn!("{warning}");
+    }
     if !worker.config.allow.is_empty() {
         let allowed = worker.config.allow.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         tracing::info!("tasks with a restricted network may reach {allowed}");
@@ -177,7 +181,7 @@ pub fn stage(stage: Stages) -> ExitCode {
     match stage {
         Stages::Enter => confinement::enter::run(),
         Stages::Init => confinement::init::run(),
-        Stages::Check { bait } => confinement::check::run(bait),
+        Stages::Check { sight } => confinement::check::run(&sight),
         Stages::Exceed { cgroups } => confinement::exceed::run(&cgroups),
     }
 }
@@ -191,8 +195,8 @@ pub enum Stages {
     Init,
     /// The program that tries the walls.
     Check {
-        /// An address that must not answer.
-        bait: std::net::SocketAddr,
+        /// What to try, as JSON.
+        sight: String,
     },
     /// The program that tries the limits of a cgroup.
     Exceed {

@@ -30,8 +30,8 @@ enum Command {
     /// Try the walls of a confinement from inside.
     #[command(hide = true)]
     Check {
-        /// An address that must not answer.
-        bait: std::net::SocketAddr,
+        /// What to try, as JSON.
+        sight: String,
     },
     /// Try to pass the limits of a cgroup.
     #[command(hide = true)]
@@ -52,7 +52,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run(&args),
         Command::Doctor(args) => block_on(worker::doctor::run(&args)),
         Command::Trial(args) => block_on(worker::trial::run(&args)),
-        Command::Check { bait } => worker::stage(Stages::Check { bait }),
+        Command::Check { sight } => worker::stage(Stages::Check { sight }),
         Command::Exceed { cgroups } => worker::stage(Stages::Exceed { cgroups }),
     }
 }

@@ -17,12 +17,12 @@ use tokio::time::timeout;
 
 use crate::confinement::init::MAX_LISTENERS;
 use crate::confinement::wire::{Note, Order, frame};
-use crate::confinement::{Enter, Init};
+use crate::confinement::{Init, Stages};
 
 pub(crate) use family::Family;
 
 mod family;
-mod tree;
+pub(crate) mod tree;
 
 /// How long the stages may take to build the walls. In gVisor on a busy machine they need seconds.
 const BUILD: Duration = Duration::from_secs(30);
@@ -62,7 +62,7 @@ impl Process {
     ///
     /// # Errors
     /// Which step failed, and why.
-    pub(crate) async fn start(family: &Arc<Family>, plan: &Enter) -> Result<Started, NotBuilt> {
+    pub(crate) async fn start(family: &Arc<Family>, plan: &Stages) -> Result<Started, NotBuilt> {
         let mut started = Self::spawn(family, plan).await.map_err(NotBuilt::Process)?;
         match started.process.stand().await {
             Ok(()) => Ok(started),
@@ -79,7 +79,7 @@ impl Process {
         }
     }
 
-    async fn spawn(family: &Arc<Family>, plan: &Enter) -> io::Result<Started> {
+    async fn spawn(family: &Arc<Family>, plan: &Stages) -> io::Result<Started> {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
         ours.set_nonblocking(true)?;
         // The link leads to this very program, even when its file was replaced meanwhile.
@@ -93,7 +93,7 @@ impl Process {
         let control = UnixStream::from_std(ours)?;
         let (heard, descriptors) = (Vec::new(), VecDeque::new());
         let mut process = Self { child, pid, control, heard, descriptors, family: Arc::clone(family) };
-        process.send(&frame(plan)?).await?;
+        process.send(&[frame(&plan.enter)?, frame(&plan.inner)?].concat()).await?;
         Ok(Started { process, stdout, stderr })
     }
 
@@ -106,7 +106,7 @@ impl Process {
             Ok(Some(Note::Waiting)) => Ok(()),
             Ok(Some(Note::Unconfined { message })) => Err(message),
             Ok(Some(note)) => Err(format!("the stages said {note:?} too early")),
-            Ok(None) => Err("bubblewrap ended before the walls stood".into()),
+            Ok(None) => Err("a stage ended before the walls stood".into()),
             Err(_) => Err(format!("the walls did not stand within {} s", BUILD.as_secs())),
         }
     }

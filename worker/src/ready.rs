@@ -76,7 +76,7 @@ impl Ready {
     ) -> anyhow::Result<Self> {
         let known = Arc::clone(confinement);
         let site = tokio::task::spawn_blocking(move || Site::make(&known, slot)).await??;
-        let plan = confinement.enter(&site.directory, site.cgroup.as_ref(), slot, memory_bytes);
+        let plan = confinement.stages((&site.directory, site.cgroup.as_ref()), slot, memory_bytes);
         match Process::start(family, &plan).await {
             Ok(stages) => Ok(Self { site, stages, memory_bytes }),
             Err(error) => {

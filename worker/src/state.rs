@@ -45,6 +45,20 @@ impl StateDir {
         Ok(state)
     }
 
+    /// Lets the slots' users come through to their attempts, where no mounts bring these to them. Nothing can be listed on
+    /// the way, and what else is there stays closed.
+    pub(crate) fn open_way(&self, whole: &Path) -> anyhow::Result<()> {
+        if !rustix::process::getuid().is_root() {
+            return Ok(());
+        }
+        for path in [whole, &self.path] {
+            let mode = fs::metadata(path)?.permissions().mode();
+            fs::set_permissions(path, fs::Permissions::from_mode(mode | 0o011))
+                .with_context(|| format!("cannot open state directory {} to tasks", path.display()))?;
+        }
+        Ok(())
+    }
+
     /// This program as each attempt's pid 1: its own file may be replaced, or out of reach for the slot's user.
     pub(crate) fn init(&self) -> PathBuf {
         self.path.join("init")

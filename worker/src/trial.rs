@@ -81,7 +81,8 @@ async fn attempt(confinement: &Arc<Confinement>, family: &Arc<Family>, args: &Tr
     tokio::time::sleep(Duration::from_millis(args.rest_ms)).await;
     let arrived = Instant::now();
     let limits = site.move_in(&spec, HOSTS)?;
-    process.begin(&Init::new(Program { argv, ..Program::default() }, &spec, limits)).await?;
+    let program = Program { argv, ..Program::default() };
+    process.begin(&Init::new(program, &spec, site.directory.inside(), limits)).await?;
     let (mut said, mut complaint) = (String::new(), String::new());
     loop {
         match process.note().await.context("its stages are gone")? {

@@ -84,7 +84,10 @@ pub(super) async fn watch_over(attempt: &mut Attempt, stages: Started, plan: &In
     if let Some(relays) = relays {
         relays.end().await;
     }
-    if end.is_none() && !matches!(cause, Cause::NotStarted { .. }) {
+    // Without namespaces no kernel ends what the last stage may have left.
+    let is_surely_gone =
+        (end.is_some() || matches!(cause, Cause::NotStarted { .. })) && worker.confinement.level().has_namespaces();
+    if !is_surely_gone {
         let family = Arc::clone(&worker.family);
         let _ = tokio::task::spawn_blocking(move || family.end_orphans()).await;
     }
@@ -172,7 +175,12 @@ async fn stop(attempt: &Attempt, process: &mut Process, cause: &Cause) -> Option
 
 fn outcome(attempt: &Attempt, cause: Cause, output: &Output, counted: Option<&Counted>) -> Option<Outcome> {
     match cause {
-        Cause::Ended(end) => Some(ended(&end, counted, matches!(attempt.spec.run, Run::Shell { .. }))),
+        Cause::Ended(end) => {
+            if end.passed == Some(Passed::Processes) {
+                output.say("there were more processes and threads than a task may have; the task was ended");
+            }
+            Some(ended(&end, counted, matches!(attempt.spec.run, Run::Shell { .. })))
+        }
         Cause::NotStarted { code, message } if matches!(attempt.spec.run, Run::Command { .. }) => {
             output.say(&message);
             Some(Outcome::Exited { code })
@@ -199,6 +207,7 @@ fn ended(end: &End, counted: Option<&Counted>, is_shell: bool) -> Outcome {
         (Some(Passed::Memory), _) => Outcome::Oom,
         (Some(Passed::Cpu), _) => Outcome::CpuLimit,
         (Some(Passed::Disk), _) => Outcome::DiskLimit,
+        (Some(Passed::Processes), _) => Outcome::Signalled { signal: 9 },
         // The kernel may have ended one of several processes, and the others made the best of it.
         (None, _) if killed_for_memory => Outcome::Oom,
         (None, Status::Signalled(signal)) => at_a_limit(signal).unwrap_or(Outcome::Signalled { signal }),

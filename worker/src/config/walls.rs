@@ -24,6 +24,9 @@ pub struct WallArgs {
     /// Whether each attempt gets a cgroup
     #[arg(long, env = "CW_CGROUP", value_enum, default_value_t = CgroupUse::Auto)]
     pub cgroup: CgroupUse,
+    /// What tasks are confined by; what is below bubblewrap is only taken when it is asked for
+    #[arg(long, env = "CW_CONFINEMENT", value_enum, default_value_t = LevelUse::Auto)]
+    pub confinement: LevelUse,
     /// As root: the first of the users that tasks run as, one for each slot
     #[arg(long, env = "CW_TASK_UID", value_name = "UID", default_value = "60600", value_parser = clap::value_parser!(u32).range(1..=2_000_000_000))]
     pub task_uid: u32,
@@ -40,6 +43,19 @@ pub enum CgroupUse {
     Require,
 }
 
+/// What tasks are confined by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LevelUse {
+    /// By bubblewrap; where that cannot be, the worker does not start.
+    Auto,
+    /// The same.
+    Bwrap,
+    /// By users of their own, without namespaces: as root only.
+    Process,
+    /// Without even that: as an ordinary user only.
+    None,
+}
+
 /// The same, checked.
 #[derive(Debug, Clone)]
 pub struct Walls {
@@ -53,6 +69,8 @@ pub struct Walls {
     pub ro_mounts: Vec<PathBuf>,
     /// Whether attempts get cgroups.
     pub cgroup: CgroupUse,
+    /// What tasks are confined by.
+    pub confinement: LevelUse,
     /// The first of the users that a root worker gives its slots.
     pub task_uid: u32,
 }
@@ -69,6 +87,7 @@ impl Walls {
             node: args.node.clone().filter(|path| !path.as_os_str().is_empty()),
             ro_mounts: ro_mounts(&args.ro_mount)?,
             cgroup: args.cgroup,
+            confinement: args.confinement,
             task_uid: args.task_uid,
         })
     }

@@ -10,7 +10,9 @@ use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit, getuid};
 use serde::{Deserialize, Serialize};
 
-use super::apply;
+use super::{Inside, apply};
+
+mod bare;
 
 /// One wall, and whether it stands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,15 +25,50 @@ pub(crate) struct Tried {
     pub(crate) seen: String,
 }
 
-/// Tries all of them; `bait` is an address outside that must not answer. Prints JSON.
+/// What is tried, and what must come of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Sight {
+    /// From inside of namespaces; an address outside that must not answer.
+    Inside(SocketAddr),
+    /// Without them.
+    Bare(Bare),
+}
+
+/// A place without namespaces.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Bare {
+    /// An address that must not answer.
+    pub(crate) bait: SocketAddr,
+    /// What is the task's own.
+    pub(crate) inside: Inside,
+    /// The user that is the task's alone, if there is one.
+    pub(crate) uid: Option<u32>,
+    /// Directories that must be closed to it.
+    pub(crate) closed: Vec<String>,
+    /// Files of the worker's whose modes it must not change.
+    pub(crate) changeable: Vec<String>,
+}
+
+/// Tries all walls of a place. Prints JSON.
 #[allow(clippy::print_stdout, reason = "this is what the probe reads")]
-pub(crate) fn run(bait: SocketAddr) -> ExitCode {
-    let tried = [uid(), processes(), capabilities(), seccomp(), landlock(), rlimits(), files(), network(bait)];
+pub(crate) fn run(sight: &str) -> ExitCode {
+    let Ok(sight) = serde_json::from_str(sight) else {
+        eprintln!("cw-worker: this is started by `cw-worker doctor`, not by hand");
+        return ExitCode::FAILURE;
+    };
+    let tried = match sight {
+        Sight::Inside(bait) => inside(bait),
+        Sight::Bare(bare) => bare::all(&bare),
+    };
     match serde_json::to_string(&tried) {
         Ok(json) => println!("{json}"),
         Err(_) => return ExitCode::FAILURE,
     }
     ExitCode::SUCCESS
+}
+
+fn inside(bait: SocketAddr) -> Vec<Tried> {
+    vec![uid(), processes(), capabilities(), seccomp(&REFUSED), landlock(), rlimits(), files(), network(bait)]
 }
 
 fn tried(layer: &str, holds: bool, seen: impl Into<String>) -> Tried {
@@ -59,8 +96,11 @@ fn capabilities() -> Tried {
     tried("privileges", none && fixed, format!("capabilities {}, no-new-privs {fixed}", field("CapEff:")))
 }
 
+/// A call, and how it is refused.
+type Call = (&'static str, libc::c_long, Errno);
+
 /// Calls that a kernel without our filter does, or refuses in other words.
-const REFUSED: [(&str, libc::c_long, Errno); 6] = [
+const REFUSED: [Call; 6] = [
     ("io_uring", libc::SYS_io_uring_setup, Errno::PERM),
     ("bpf", libc::SYS_bpf, Errno::PERM),
     ("keyctl", libc::SYS_keyctl, Errno::PERM),
@@ -69,15 +109,15 @@ const REFUSED: [(&str, libc::c_long, Errno); 6] = [
     ("clone3", libc::SYS_clone3, Errno::NOSYS),
 ];
 
-fn seccomp() -> Tried {
-    let is_open = |(_, number, expected): &&(&str, libc::c_long, Errno)| {
+fn seccomp(calls: &[Call]) -> Tried {
+    let is_open = |(_, number, expected): &&Call| {
         apply::try_call(*number).err().and_then(|error| Errno::from_io_error(&error)) != Some(*expected)
     };
-    let mut open: Vec<&str> = REFUSED.iter().filter(is_open).map(|(name, ..)| *name).collect();
+    let mut open: Vec<&str> = calls.iter().filter(is_open).map(|(name, ..)| *name).collect();
     if unshare(CloneFlags::CLONE_NEWUSER) != Err(nix::errno::Errno::EPERM) {
         open.push("unshare");
     }
-    let tried_names = REFUSED.map(|(name, ..)| name).join(", ");
+    let tried_names = calls.iter().map(|(name, ..)| *name).collect::<Vec<_>>().join(", ");
     let seen = match open.as_slice() {
         [] => format!("refused: new user namespace, {tried_names}"),
         open => format!("not refused: {}", open.join(", ")),

@@ -1,4 +1,5 @@
-//! The first stage: joins the cgroups, becomes the slot's user, leaves the host's namespaces, and becomes bubblewrap.
+//! The first stage: joins the cgroups, becomes the slot's user, leaves the host's namespaces, and becomes bubblewrap; at a
+//! level without namespaces it becomes `init` itself.
 //!
 //! The order matters. Cgroups need the worker's rights, so they come first. Another user comes before the namespaces:
 //! with uid 0 outside, a task can write to /proc/sys in spite of everything that follows. The directory of all attempts is
@@ -16,10 +17,13 @@ use anyhow::Context as _;
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid};
 use rustix::mount::{MountPropagationFlags, mount_bind_recursive, mount_change};
-use rustix::process::{DumpableBehavior, getgid, getuid, set_dumpable_behavior};
+use rustix::process::{
+    DumpableBehavior, Signal, getgid, getuid, set_dumpable_behavior, set_parent_process_death_signal, setsid,
+};
+use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities, set_no_new_privs};
 
 use super::wire::{self, Note};
-use super::{Enter, apply, cgroup};
+use super::{Enter, Next, apply, cgroup};
 use crate::state::ETC;
 
 /// Runs as the first stage that the worker on standard input asked for. Returns only when it failed.
@@ -41,18 +45,52 @@ fn enter() -> anyhow::Result<Infallible> {
     if let Some(uid) = plan.uid {
         become_user(uid).with_context(|| format!("cannot become user {uid}"))?;
     }
-    leave_namespaces().context("cannot make user, mount and network namespaces")?;
-    apply::raise_loopback().context("cannot raise the loopback interface")?;
-    mount_bind_recursive(&plan.directory, &plan.staging)
-        .with_context(|| format!("cannot mount the attempt's directory at {}", plan.staging.display()))?;
-    if plan.shares_etc {
-        mount_bind_recursive(ETC, plan.staging.join("etc")).context("cannot mount the task's /etc")?;
+    match &plan.next {
+        Next::Bubblewrap { staging, shares_etc, command } => {
+            leave_namespaces().context("cannot make user, mount and network namespaces")?;
+            apply::raise_loopback().context("cannot raise the loopback interface")?;
+            mount_parts(&plan.directory, staging, *shares_etc)?;
+            become_bubblewrap(command)
+        }
+        Next::Init => become_init(&plan.attempts.join(&plan.directory)),
     }
+}
+
+fn mount_parts(directory: &str, staging: &Path, shares_etc: bool) -> anyhow::Result<()> {
+    mount_bind_recursive(directory, staging)
+        .with_context(|| format!("cannot mount the attempt's directory at {}", staging.display()))?;
+    if shares_etc {
+        mount_bind_recursive(ETC, staging.join("etc")).context("cannot mount the task's /etc")?;
+    }
+    Ok(())
+}
+
+fn become_bubblewrap(command: &[String]) -> anyhow::Result<Infallible> {
     std::env::set_current_dir("/")?;
-    let (program, arguments) = plan.bwrap.split_first().context("no bubblewrap in the plan")?;
+    let (program, arguments) = command.split_first().context("no bubblewrap in the plan")?;
     let error = Command::new(program).args(arguments).env_clear().exec();
     Err(error).with_context(|| format!("cannot start {program}"))
 }
+
+/// Nothing is left to it that a worker may have and a task must not: rights, or the terminal of whoever started it.
+fn become_init(directory: &Path) -> anyhow::Result<Infallible> {
+    std::env::set_current_dir(directory.join("work"))
+        .with_context(|| format!("cannot come to the attempt's directory {}", directory.display()))?;
+    set_capabilities(None, NO_CAPABILITIES).context("cannot give up capabilities")?;
+    set_no_new_privs(true).context("cannot give up new privileges")?;
+    setsid().context("cannot begin a session")?;
+    // The end of the worker wakes it, should something have stopped it: then it hears of that end, and ends the task.
+    set_parent_process_death_signal(Some(Signal::CONT))?;
+    let program = directory.join("init");
+    let error = Command::new(&program).arg("init").env_clear().exec();
+    Err(error).with_context(|| format!("cannot start {}", program.display()))
+}
+
+const NO_CAPABILITIES: CapabilitySets = CapabilitySets {
+    effective: CapabilitySet::empty(),
+    permitted: CapabilitySet::empty(),
+    inheritable: CapabilitySet::empty(),
+};
 
 fn become_user(uid: u32) -> anyhow::Result<()> {
     let (user, group) = (Uid::from_raw(uid), Gid::from_raw(uid));

@@ -37,6 +37,11 @@ const OWN: [(&str, &str); 4] = [
     ("hosts", ""),
 ];
 
+/// The names in the system's own /etc that a task may read where there are no mounts.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    COPIED.iter().copied().chain(OWN.iter().map(|(name, _)| *name))
+}
+
 /// The largest file that is copied, in bytes.
 const MAX_FILE_BYTES: u64 = 16 << 20;
 

@@ -3,7 +3,8 @@
 //! watches its limits, and reaps.
 //!
 //! The task sees it as process 1 and can neither signal nor read it. When it leaves, for whatever reason, the kernel ends
-//! every process of the namespace: daemons that left their session, and those that ignore TERM, too.
+//! every process of the namespace: daemons that left their session, and those that ignore TERM, too. Without a namespace
+//! it is the reaper of whatever came of the task, and leaves when none of it is left.
 
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::net::UnixStream;
@@ -11,8 +12,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid as NixPid;
+use nix::sys::signal::Signal;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions, WaitStatus, wait};
@@ -20,15 +20,18 @@ use rustix::process::{Pid, WaitOptions, WaitStatus, wait};
 use super::limits::Passed;
 use super::sampler::Sampler;
 use super::wire::{self, End, Note, Order, Status};
-use super::{Init, apply};
+use super::{Init, Inner, apply};
 use alarm::Alarm;
 pub(crate) use listeners::MAX_LISTENERS;
+use reach::Reach;
 pub(crate) use returned::MAX_RETURN_BYTES;
 use returned::ReturnPipe;
 use start::{NotStarted, Waiting};
 
 mod alarm;
+mod crowd;
 mod listeners;
+mod reach;
 mod returned;
 mod start;
 
@@ -50,14 +53,17 @@ pub(crate) fn run() -> ExitCode {
 }
 
 fn init(control: &UnixStream) -> anyhow::Result<()> {
-    anyhow::ensure!(std::process::id() == 1, "this is started by `cw-worker run`, not by hand");
+    let inner: Inner = wire::read_frame(control).context("this is started by `cw-worker run`, not by hand")?;
+    let reach = Reach::claim(inner.level)?;
     // Unreadable for the task: it has the worker's socket, and no filter yet.
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
     let alarm = Alarm::set()?;
     let (mut returns, program_end) = ReturnPipe::new()?;
-    let waiting = Waiting::fork(program_end)?;
+    let waiting = Waiting::fork(&inner, program_end)?;
     wire::say(control, &Note::Waiting);
-    let plan: Init = wire::read_frame(control).context("no plan")?;
+    let mut plan: Init = wire::read_frame(control).context("no plan")?;
+    // The process that waits cannot look around any more.
+    plan.others = crowd::others(inner.level);
     let listening = listeners::bind(&plan.binds)?;
     if !listening.is_empty() {
         listeners::pass(control, &listening).context("cannot pass the listeners to the worker")?;
@@ -75,9 +81,12 @@ fn init(control: &UnixStream) -> anyhow::Result<()> {
         Err(NotStarted::Confinement(message)) => anyhow::bail!(message),
     };
     // What the namespaces needed is not needed any more.
-    rustix::thread::set_capabilities(None, CAPABILITIES)?;
+    if inner.level.has_namespaces() {
+        rustix::thread::set_capabilities(None, CAPABILITIES)?;
+    }
     wire::say(control, &Note::Started);
-    let tree = Tree { main, status: None, ending: None, passed: None, returns, sampler: Sampler::new(plan.limits) };
+    let sampler = Sampler::new(plan.limits, plan.inside, inner.level);
+    let tree = Tree { main, reach, status: None, ending: None, passed: None, returns, sampler };
     let end = tree.watch(&mut Orders::new(control)?, &alarm)?;
     if !alarm.is_orphaned() {
         wire::say(control, &Note::Ended(end));
@@ -96,6 +105,7 @@ const CAPABILITIES: rustix::thread::CapabilitySets = rustix::thread::CapabilityS
 /// The program and everything that came of it.
 struct Tree {
     main: Pid,
+    reach: Reach,
     status: Option<Status>,
     ending: Option<Ending>,
     passed: Option<Passed>,
@@ -118,7 +128,7 @@ impl Tree {
             let now = Instant::now();
             match &self.ending {
                 Some(ending) if now >= ending.give_up_at => break,
-                Some(ending) if now >= ending.kill_at => signal_all(Signal::SIGKILL),
+                Some(ending) if now >= ending.kill_at => self.reach.signal_all(Signal::SIGKILL),
                 // The time for TERM is no time without limits.
                 Some(_) | None => self.look_at_limits(now),
             }
@@ -155,8 +165,8 @@ impl Tree {
         let kill_at = Instant::now() + grace.min(Duration::from_secs(3600));
         if self.ending.as_ref().is_none_or(|ending| kill_at < ending.kill_at) {
             let first = if grace.is_zero() { Signal::SIGKILL } else { Signal::SIGTERM };
-            signal_all(first);
-            signal_all(Signal::SIGCONT);
+            self.reach.signal_all(first);
+            self.reach.signal_all(Signal::SIGCONT);
             self.ending = Some(Ending { kill_at, give_up_at: kill_at + LONGEST_KILL });
         }
     }
@@ -212,11 +222,6 @@ impl Tree {
             returned: self.returns.into_value(),
         })
     }
-}
-
-/// Signals every process of the namespace but this one. Only pid 1 may say that: `init` made sure that it is.
-fn signal_all(signal: Signal) {
-    let _ = kill(NixPid::from_raw(-1), signal);
 }
 
 fn status_of(status: WaitStatus) -> Status {

@@ -68,4 +68,6 @@ pub(crate) enum Passed {
     Cpu,
     /// Its disk, in bytes or in files.
     Disk,
+    /// Its processes and threads, where no limit of the kernel's counts just them.
+    Processes,
 }

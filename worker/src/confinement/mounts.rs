@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{HOME, INIT, Policy, TASK, TEMPORARY, WORK};
+use super::{HOME, INIT, Maker, TASK, TEMPORARY, WORK};
 
 /// Where `enter` can mount the attempt's directory, for bubblewrap to take it from: whatever is there is hidden meanwhile.
 const STAGINGS: &[&str] = &["/mnt", "/media", "/srv", "/var/tmp", "/tmp"];
@@ -27,9 +27,14 @@ pub(crate) enum System {
 pub(crate) const SYSTEM: &[&str] = &["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
 
 /// The arguments that come before the program's name.
-pub(crate) fn arguments(policy: &Policy, system: &[System], shared_memory_bytes: u64) -> Vec<String> {
-    let staging = policy.staging;
-    let mut args = Arguments(vec![policy.bwrap.display().to_string()]);
+pub(crate) fn arguments(
+    maker: &Maker,
+    ro_mounts: &[PathBuf],
+    system: &[System],
+    shared_memory_bytes: u64,
+) -> Vec<String> {
+    let staging = maker.staging;
+    let mut args = Arguments(vec![maker.bwrap.display().to_string()]);
     args.add("--unshare-pid --unshare-ipc --unshare-uts --die-with-parent --new-session --as-pid-1");
     args.add("--cap-drop ALL --cap-add CAP_SETFCAP --cap-add CAP_DAC_READ_SEARCH --cap-add CAP_NET_BIND_SERVICE --hostname task");
     for entry in system {
@@ -47,7 +52,7 @@ pub(crate) fn arguments(policy: &Policy, system: &[System], shared_memory_bytes:
     args.mount("--ro-bind", &format!("{staging}/task"), TASK);
     args.mount("--ro-bind", &format!("{staging}/init"), INIT);
     args.mount("--bind", &format!("{staging}/tmp"), TEMPORARY);
-    for path in &policy.ro_mounts {
+    for path in ro_mounts {
         let path = path.display().to_string();
         args.mount("--ro-bind", &path, &path);
     }

@@ -15,7 +15,7 @@ use super::advice;
 use super::check::Tried;
 use super::mounts::HOSTS;
 use super::wire::Note;
-use super::{Confinement, Enforced, INIT, Init, LEVEL, Program};
+use super::{Confinement, Enforced, Init, Level, Program};
 use crate::directory::Directory;
 use crate::process::{Family, Started};
 use crate::ready::Ready;
@@ -28,10 +28,13 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// # Errors
 /// When it cannot be built at all, with the step that failed and what to do.
 pub(crate) async fn probe(confinement: &Arc<Confinement>, family: &Arc<Family>) -> anyhow::Result<Vec<Tried>> {
-    let bait = TcpListener::bind("127.0.0.1:0")?;
-    let argv = vec![INIT.into(), "check".into(), bait.local_addr()?.to_string()];
-    let spec = Spec::new("probe".parse()?, Run::Command { argv: argv.clone() });
-    let program = |_: &Directory| Ok(Program { argv, ..Program::default() });
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let bait = listener.local_addr()?;
+    let spec = Spec::new("probe".parse()?, Run::Command { argv: Vec::new() });
+    let program = |directory: &Directory| {
+        let sight = serde_json::to_string(&confinement.sight(bait, directory.inside()))?;
+        Ok(Program { argv: vec![directory.inside().init, "check".into(), sight], ..Program::default() })
+    };
     let (said, complaint) = run(confinement, family, &spec, program).await?;
     let tried = serde_json::from_str(&said);
     let mut tried: Vec<Tried> =
@@ -51,7 +54,9 @@ pub(crate) async fn run(
     program: impl FnOnce(&Directory) -> anyhow::Result<Program>,
 ) -> anyhow::Result<(String, String)> {
     let Ready { mut site, stages, .. } = Ready::build(confinement, family, 0, Enforced::new(spec).memory_bytes).await?;
-    let plan = site.move_in(spec, HOSTS).and_then(|limits| Ok(Init::new(program(&site.directory)?, spec, limits)));
+    let plan = site
+        .move_in(spec, HOSTS)
+        .and_then(|limits| Ok(Init::new(program(&site.directory)?, spec, site.directory.inside(), limits)));
     let ran = match plan {
         Ok(plan) => timeout(PATIENCE, watch(stages, &plan)).await.context("it did not end in time").flatten(),
         Err(error) => Err(error),
@@ -87,22 +92,17 @@ fn outer(confinement: &Confinement) -> Tried {
     Tried { layer: "cgroup".into(), holds, seen }
 }
 
-/// Layers without which a worker still runs tasks: something else does their work.
-pub(crate) fn is_optional(layer: &str) -> bool {
-    ["cgroup", "landlock"].contains(&layer)
-}
-
 /// The words that go with every lease request: the level, and each layer that holds.
-pub(crate) fn proved(tried: &[Tried]) -> Vec<String> {
+pub(crate) fn proved(level: Level, tried: &[Tried]) -> Vec<String> {
     let layers = tried.iter().filter(|layer| layer.holds).map(|layer| layer.layer.clone());
-    std::iter::once(LEVEL.to_owned()).chain(layers).collect()
+    std::iter::once(level.word().to_owned()).chain(layers).collect()
 }
 
-/// Fails unless every layer that must hold does.
-pub(crate) fn require(tried: &[Tried]) -> anyhow::Result<()> {
+/// Fails unless every layer that must hold at this level does.
+pub(crate) fn require(level: Level, tried: &[Tried]) -> anyhow::Result<()> {
     let fallen: Vec<String> = tried
         .iter()
-        .filter(|layer| !layer.holds && !is_optional(&layer.layer))
+        .filter(|layer| !layer.holds && level.required().contains(&layer.layer.as_str()))
         .map(|layer| format!("{} ({}): {}", layer.layer, layer.seen, advice::for_layer(&layer.layer)))
         .collect();
     ensure!(fallen.is_empty(), "below the minimum confinement: {}", fallen.join("; "));

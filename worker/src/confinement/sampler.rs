@@ -1,6 +1,7 @@
 //! Looks now and then at what the task's processes use, where no cgroup holds them to it: memory, processor time, disk.
 //!
-//! It runs in pid 1 of the task's namespaces, so /proc shows just these processes and the mounts just these files. A look
+//! It runs in pid 1 of the task's namespaces, so /proc shows just these processes and the mounts just these files; without
+//! namespaces it takes what descends from its own process, which reaps it, and the attempt's own directories. A look
 //! costs a tenth of the time at most, unless it is very long, and who is gone before the first costs nothing.
 
 use std::time::{Duration, Instant};
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::statvfs;
 
 use super::limits::{Enforced, Passed};
-use super::{HOME, TEMPORARY, WORK, apply};
+use super::{Inside, Level, apply};
 use cpu::CpuAccount;
 use held::Held;
 
@@ -32,6 +33,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// What is watched, and when to look again.
 pub(super) struct Sampler {
     limits: Enforced,
+    inside: Inside,
+    level: Level,
     began_at: Instant,
     look_at: Instant,
     disk_at: Instant,
@@ -46,10 +49,12 @@ pub(super) struct Sampler {
 }
 
 impl Sampler {
-    pub(super) fn new(limits: Enforced) -> Self {
+    pub(super) fn new(limits: Enforced, inside: Inside, level: Level) -> Self {
         let now = Instant::now();
         Self {
             limits,
+            inside,
+            level,
             began_at: now,
             look_at: now + PACE,
             disk_at: now + DISK_PACE,
@@ -85,7 +90,7 @@ impl Sampler {
     pub(super) fn look(&mut self, now: Instant) -> Option<Passed> {
         if now >= self.look_at {
             let seen = self.look_at_processes();
-            let is_sure = seen.is_some() && seen == self.suspect;
+            let is_sure = seen == Some(Passed::Processes) || (seen.is_some() && seen == self.suspect);
             self.suspect = seen;
             if is_sure {
                 return seen;
@@ -98,7 +103,7 @@ impl Sampler {
         }
         let began_at = Instant::now();
         if !self.watches_processes() {
-            self.held = held::look();
+            self.held = held::look(self.level, &self.inside);
         }
         let is_passed = self.is_disk_passed();
         self.disk_at = Instant::now() + DISK_PACE.max(began_at.elapsed() * PAUSE);
@@ -108,9 +113,8 @@ impl Sampler {
     /// The last look, when no process lives any more. One that failed may have done so at its limit, before a look saw
     /// it there. The disk is looked at unless they were gone before the first look was due.
     pub(super) fn last_look(&mut self, has_failed: bool, cpu_ms: u64, peak_bytes: u64) -> Option<Passed> {
-        let left_bytes = || memory::files() + apply::system_v_bytes();
         let limit = self.limits.memory_bytes;
-        if has_failed && !self.limits.in_cgroup && (peak_bytes > limit || left_bytes() > limit) {
+        if has_failed && !self.limits.in_cgroup && (peak_bytes > limit || self.shared_bytes() > limit) {
             return Some(Passed::Memory);
         }
         if has_failed && self.is_over_cpu(cpu_ms) {
@@ -129,13 +133,27 @@ impl Sampler {
         if !self.watches_processes() {
             return None;
         }
-        let processes = processes::all();
+        let processes = processes::all(self.level);
+        // First, because with a flood every further look takes long.
+        if self.is_over_processes(&processes) {
+            return Some(Passed::Processes);
+        }
         let cpu_ms = self.cpu.update(&processes);
-        self.held = held::look();
+        self.held = held::look(self.level, &self.inside);
         if !self.limits.in_cgroup && self.memory(&processes) > self.limits.memory_bytes {
             return Some(Passed::Memory);
         }
         self.is_over_cpu(cpu_ms).then_some(Passed::Cpu)
+    }
+
+    fn is_over_processes(&self, processes: &[processes::Process]) -> bool {
+        let threads: u64 = processes.iter().map(|process| process.threads).sum();
+        self.level.counts_processes() && !self.limits.in_cgroup && threads > self.limits.pids.into()
+    }
+
+    /// Memory that belongs to no process. Without namespaces it is the machine's, and a task can make none of it.
+    fn shared_bytes(&self) -> u64 {
+        if self.level.has_namespaces() { memory::files() + apply::system_v_bytes() } else { 0 }
     }
 
     fn is_over_cpu(&self, cpu_ms: u64) -> bool {
@@ -144,7 +162,7 @@ impl Sampler {
 
     /// Memory in use: roughly, which is never too little, and closely before it decides anything.
     fn memory(&mut self, processes: &[processes::Process]) -> u64 {
-        let detached = self.held.memory_bytes + memory::files() + apply::system_v_bytes();
+        let detached = self.held.memory_bytes + self.shared_bytes();
         let rough = detached + processes.iter().map(|process| process.resident_bytes).sum::<u64>();
         let is_grown = rough > self.closely_at_bytes + self.closely_at_bytes / 8;
         if rough <= self.limits.memory_bytes && !is_grown {
@@ -157,9 +175,9 @@ impl Sampler {
     }
 
     fn is_disk_passed(&self) -> bool {
-        let free = statvfs(WORK).map(|disk| disk.f_bavail * disk.f_frsize);
+        let free = statvfs(self.inside.work.as_str()).map(|disk| disk.f_bavail * disk.f_frsize);
         let is_scarce = free.is_ok_and(|bytes| bytes < self.limits.spare_bytes);
         let left = self.limits.disk_bytes.checked_sub(self.held.disk_bytes);
-        is_scarce || left.is_none_or(|left| disk::is_over(&[WORK, HOME, TEMPORARY], left))
+        is_scarce || self.held.is_hidden || left.is_none_or(|left| disk::is_over(&self.inside.writable(), left))
     }
 }

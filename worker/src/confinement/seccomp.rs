@@ -6,21 +6,28 @@ use std::collections::BTreeMap;
 use anyhow::Context as _;
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, SeccompRule, TargetArch, apply_filter};
 
+use super::Level;
+
 mod arguments;
 mod calls;
+mod shared;
 
 /// Filters in the order in which they are put in force.
 pub(super) struct Filters(Vec<BpfProgram>);
 
 impl Filters {
-    pub(super) fn compile() -> anyhow::Result<Self> {
+    pub(super) fn compile(level: Level) -> anyhow::Result<Self> {
         let allowed = calls::ALLOWED.iter().map(|call| (*call, Vec::new())).collect();
         let allow = compile(allowed, SeccompAction::Allow, errno(libc::ENOSYS)).context("allow-list")?;
         let forbid = compile(forbidden()?, errno(libc::EPERM), SeccompAction::Allow).context("deny-list")?;
         // A library that is told that clone3 does not exist uses clone, whose flags can be looked at.
         let clone3 = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
         let clone3 = compile(clone3, errno(libc::ENOSYS), SeccompAction::Allow).context("clone3")?;
-        Ok(Self(vec![allow, forbid, clone3]))
+        let mut filters = vec![allow, forbid, clone3];
+        if !level.has_namespaces() {
+            filters.push(compile(shared::forbidden()?, errno(libc::EPERM), SeccompAction::Allow).context("shared")?);
+        }
+        Ok(Self(filters))
     }
 
     /// Puts them in force for this process and all that it starts; also sets no-new-privs.

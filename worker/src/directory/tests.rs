@@ -5,7 +5,7 @@ use super::*;
 
 fn create(home: &Path, spec: &Spec) -> Directory {
     fs::write(home.join("init"), "").unwrap();
-    let place = Place { attempts: home, init: &home.join("init"), owner: None };
+    let place = Place { attempts: home, init: &home.join("init"), owner: None, is_mounted: true };
     let mut directory = Directory::create(&place).unwrap();
     assert!(directory.path().starts_with(home.join(format!(".{}", directory.name()))), "it is hidden");
     directory.move_in(spec, "127.0.0.2 model\n").unwrap();

@@ -17,7 +17,7 @@ fn plan(spec: serde_json::Value) -> (Program, Directory, tempfile::TempDir) {
     let spec: Spec = serde_json::from_value(spec).unwrap();
     let init = home.path().join("init");
     std::fs::write(&init, "").unwrap();
-    let place = Place { attempts: home.path(), init: &init, owner: None };
+    let place = Place { attempts: home.path(), init: &init, owner: None, is_mounted: true };
     let directory = Directory::create(&place).unwrap();
     let tools =
         Tools { python: Some("/opt/python".into()), node: Some("/opt/node".into()), shell: Some("/bin/sh".into()) };

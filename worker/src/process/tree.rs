@@ -9,6 +9,14 @@ pub(crate) fn children(of: Pid) -> Vec<Pid> {
     parents().into_iter().filter(|(_, parent)| *parent == of).map(|(pid, _)| pid).collect()
 }
 
+/// Those of this process, which must have one thread. In one read where the kernel has a list of them.
+pub(crate) fn own_children() -> Vec<Pid> {
+    match std::fs::read_to_string("/proc/thread-self/children") {
+        Ok(list) => list.split_ascii_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect(),
+        Err(_) => children(rustix::process::getpid()),
+    }
+}
+
 /// All processes below one, without itself.
 pub(crate) fn descendants(of: Pid) -> Vec<Pid> {
     let parents = parents();

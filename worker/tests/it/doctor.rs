@@ -11,13 +11,13 @@ use crate::run::{Bench, eventually};
 
 const WORKER: &str = env!("CARGO_BIN_EXE_cw-worker");
 
-fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     rustix::process::getuid().is_root()
 }
 
 /// Runs the program on this machine after a script changed it; `$S` is its state directory. The change is seen in there
 /// alone. A user namespace is made where it is asked for, and by those who need one to mount.
-fn changed(bench: &Bench, namespaces: &str, script: &str, arguments: &str) -> Output {
+pub(crate) fn changed(bench: &Bench, namespaces: &str, script: &str, arguments: &str) -> Output {
     let mut command = Command::new("unshare");
     if !is_root() {
         command.args(["--user", "--map-current-user"]);
@@ -50,11 +50,11 @@ fn doctor(bench: &Bench, arguments: &[&str]) -> Output {
     command.output().unwrap()
 }
 
-fn json(output: &Output) -> Value {
+pub(crate) fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
 
-fn layer<'found>(found: &'found Value, name: &str) -> &'found Value {
+pub(crate) fn layer<'found>(found: &'found Value, name: &str) -> &'found Value {
     let layers = found["layers"].as_array().unwrap();
     layers.iter().find(|layer| layer["layer"] == name).unwrap_or_else(|| panic!("no {name} in {found}"))
 }

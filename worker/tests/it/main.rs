@@ -10,6 +10,7 @@ mod health;
 mod hostile;
 mod languages;
 mod leases;
+mod levels;
 mod limits;
 mod network;
 mod output;

@@ -15,7 +15,8 @@ use nix::sched::{CloneFlags, unshare};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{
-    DumpableBehavior, Pid, Resource, Rlimit, getgid, getrlimit, getuid, set_dumpable_behavior, setrlimit, setsid,
+    DumpableBehavior, Pid, Resource, Rlimit, Signal, getgid, getrlimit, getuid, set_dumpable_behavior,
+    set_parent_process_death_signal, setrlimit, setsid,
 };
 use serde::{Deserialize, Serialize};
 
@@ -23,7 +24,7 @@ use super::super::enter::map_user;
 use super::super::rules::Rules;
 use super::super::seccomp::Filters;
 use super::super::wire::{frame, read_frame};
-use super::super::{Enforced, Init, apply};
+use super::super::{Enforced, Init, Inner, apply};
 
 /// The variable that names the descriptor for the return value.
 const RETURN_FD: &str = "CW_RETURN_FD";
@@ -55,7 +56,7 @@ pub(super) struct Waiting {
 
 impl Waiting {
     /// Makes it; its walls stand then. `returns` is its end of the pipe for the return value.
-    pub(super) fn fork(returns: OwnedFd) -> anyhow::Result<Self> {
+    pub(super) fn fork(inner: &Inner, returns: OwnedFd) -> anyhow::Result<Self> {
         let (reads, writes) = pipe_with(PipeFlags::CLOEXEC)?;
         let (plan, its_plan) = UnixStream::pair()?;
         match apply::fork()? {
@@ -70,7 +71,7 @@ impl Waiting {
             }
             None => {
                 drop((reads, plan));
-                become_program(its_plan, &File::from(writes), &returns)
+                become_program(inner, its_plan, &File::from(writes), &returns)
             }
         }
     }
@@ -109,18 +110,18 @@ fn complaint(words: &[u8]) -> NotStarted {
 }
 
 /// Never returns, not even by a panic: the caller's rest is pid 1's.
-fn become_program(plan: UnixStream, mut words: &File, returns: &OwnedFd) -> ! {
-    if let Ok(Err(why)) = catch_unwind(AssertUnwindSafe(|| build_and_wait(plan, words, returns))) {
+fn become_program(inner: &Inner, plan: UnixStream, mut words: &File, returns: &OwnedFd) -> ! {
+    if let Ok(Err(why)) = catch_unwind(AssertUnwindSafe(|| build_and_wait(inner, plan, words, returns))) {
         let _ = words.write_all(&serde_json::to_vec(&why).unwrap_or_default());
     }
     abort()
 }
 
-fn build_and_wait(plan: UnixStream, mut words: &File, returns: &OwnedFd) -> Result<(), NotStarted> {
-    build()?;
+fn build_and_wait(inner: &Inner, plan: UnixStream, mut words: &File, returns: &OwnedFd) -> Result<(), NotStarted> {
+    build(inner)?;
     words.write_all(&[STANDS])?;
     let plan: Init = read_frame(plan)?;
-    limit(&plan.limits).map_err(|error| format!("cannot set limits: {error}"))?;
+    limit(&plan.limits, plan.others).map_err(|error| format!("cannot set limits: {error}"))?;
     let mut command = command(&plan)?;
     if plan.returns {
         fcntl_setfd(returns, FdFlags::empty())?;
@@ -131,20 +132,37 @@ fn build_and_wait(plan: UnixStream, mut words: &File, returns: &OwnedFd) -> Resu
 }
 
 /// The walls, in this order: filters come last, because they forbid the rest.
-fn build() -> anyhow::Result<()> {
+fn build(inner: &Inner) -> anyhow::Result<()> {
     use anyhow::Context as _;
+    set(Resource::Core, 0, 0)?;
     // Not in pid 1's group: what a task says to its own group must not reach pid 1.
     setsid().context("cannot begin a session")?;
+    if inner.level.has_namespaces() {
+        become_user_1000()?;
+    } else {
+        die_with_init()?;
+    }
+    Rules::new(inner)?.apply().context("cannot put rules on files in force")?;
+    Filters::compile(inner.level)?.apply().context("cannot filter system calls")
+}
+
+/// No namespace ends with `init`: what kills that must kill the program.
+fn die_with_init() -> anyhow::Result<()> {
+    let _ = fs::write("/proc/self/oom_score_adj", "1000");
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    Ok(())
+}
+
+fn become_user_1000() -> anyhow::Result<()> {
+    use anyhow::Context as _;
     let (uid, gid) = (getuid().as_raw(), getgid().as_raw());
-    set(Resource::Core, 0, 0)?;
     // Pid 1 closed its /proc/self, where the maps are written; gVisor lets nobody else write them. No task runs yet.
     set_dumpable_behavior(DumpableBehavior::Dumpable)?;
     unshare(CloneFlags::CLONE_NEWUSER).context("cannot make a user namespace")?;
     map_user("1000", uid, gid).context("cannot become user 1000")?;
     // When memory is scarce, the kernel ends a task before it ends what watches over it. Not every kernel can be told.
     let _ = fs::write("/proc/self/oom_score_adj", "1000");
-    Rules::new()?.apply().context("cannot put rules on files in force")?;
-    Filters::compile()?.apply().context("cannot filter system calls")
+    Ok(())
 }
 
 fn command(plan: &Init) -> io::Result<Command> {
@@ -155,8 +173,9 @@ fn command(plan: &Init) -> io::Result<Command> {
     Ok(command)
 }
 
-fn limit(limits: &Enforced) -> io::Result<()> {
-    set(Resource::Nproc, limits.pids.into(), limits.pids.into())?;
+fn limit(limits: &Enforced, others: u64) -> io::Result<()> {
+    let pids = u64::from(limits.pids) + others;
+    set(Resource::Nproc, pids, pids)?;
     set(Resource::Nofile, limits.open_files.into(), limits.open_files.into())?;
     set(Resource::Fsize, limits.file_size_bytes, limits.file_size_bytes)?;
     // Behind the sampler, which is what says `oom`; without the room that runtimes reserve and never use.

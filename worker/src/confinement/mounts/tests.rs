@@ -1,14 +1,9 @@
 use super::*;
 
 fn planned() -> String {
-    let policy = Policy {
-        bwrap: "/usr/bin/bwrap".into(),
-        staging: "/mnt",
-        first_uid: None,
-        ro_mounts: vec!["/opt/venv".into()],
-    };
+    let maker = Maker { bwrap: "/usr/bin/bwrap".into(), staging: "/mnt" };
     let system = [System::Directory("/usr"), System::Link("/bin", "usr/bin".into())];
-    arguments(&policy, &system, 64).join(" ")
+    arguments(&maker, &["/opt/venv".into()], &system, 64).join(" ")
 }
 
 #[test]

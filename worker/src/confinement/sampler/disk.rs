@@ -16,7 +16,8 @@ pub(super) fn is_over(roots: &[&str], limit: u64) -> bool {
     while let Some(directory) = full.pop() {
         // A path that is too long to look at holds what nobody can count: that is over the limit, too. Any other error
         // means that it moved or went meanwhile.
-        if count.directory(&directory, &mut full) == Err(Errno::NAMETOOLONG) {
+        // So does one that is closed even to its owner, where this process is no more than that.
+        if let Err(Errno::NAMETOOLONG | Errno::ACCESS) = count.directory(&directory, &mut full) {
             return true;
         }
         if count.bytes > limit {

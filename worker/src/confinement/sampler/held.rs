@@ -5,10 +5,11 @@ use std::collections::HashSet;
 use std::os::fd::OwnedFd;
 
 use rustix::fs::{AtFlags, Dir, FileType, MemfdFlags, Mode, OFlags, Stat, fstat, memfd_create, open, stat, statat};
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
-use super::super::{HOME, TEMPORARY, WORK};
-use super::processes::numbers;
+use super::super::{Inside, Level};
+use super::processes::{has_memory, numbers, pids};
 
 /// A file by its device and inode.
 pub(super) type FileId = (u64, u64);
@@ -21,6 +22,8 @@ pub(super) struct Held {
     /// Those in memory.
     pub(super) in_memory: HashSet<FileId>,
     on_disk: HashSet<FileId>,
+    /// Whether a process hides what it holds. Only one without a namespace of ours can.
+    pub(super) is_hidden: bool,
 }
 
 /// The devices of files that may be held.
@@ -31,17 +34,19 @@ struct Places {
 }
 
 /// Looks at the descriptors of all threads of all processes.
-pub(super) fn look() -> Held {
+pub(super) fn look(level: Level, inside: &Inside) -> Held {
     let device = |path: &str| stat(path).map(|file| file.st_dev).ok();
-    let disks: Vec<u64> = [WORK, HOME, TEMPORARY].into_iter().filter_map(device).collect();
-    let shared_memory = device("/dev/shm");
+    let disks: Vec<u64> = inside.writable().into_iter().filter_map(device).collect();
+    let shared_memory = if level.has_namespaces() { device("/dev/shm") } else { None };
     // Such a file of ours is where all of them are; not every kernel says that they have no name.
     let memory = memfd_create("look", MemfdFlags::CLOEXEC).and_then(|file| Ok(fstat(file)?.st_dev)).ok();
     let places = Places { disks, shared_memory, memory };
     let mut held = Held::default();
-    for pid in numbers("/proc").filter(|pid| *pid != 1) {
+    for pid in pids(level) {
         for thread in numbers(&format!("/proc/{pid}/task")) {
-            each_file(pid, &format!("/proc/{pid}/task/{thread}"), |file| held.add(&file, &places));
+            let place = format!("/proc/{pid}/task/{thread}");
+            held.is_hidden |= !level.has_namespaces() && is_closed(&place);
+            each_file(pid, &place, |file| held.add(&file, &places));
         }
     }
     held
@@ -63,6 +68,13 @@ impl Held {
             self.memory_bytes += if self.in_memory.insert(id) { bytes } else { 0 };
         }
     }
+}
+
+/// Whether the list of descriptors is refused even to the user whose process it is. So it is while a process dies, when it
+/// has no memory any more.
+fn is_closed(place: &str) -> bool {
+    let opened = open(format!("{place}/fd"), OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY, Mode::empty());
+    matches!(opened, Err(Errno::ACCESS | Errno::PERM)) && has_memory(place)
 }
 
 fn each_file(pid: u32, place: &str, mut found: impl FnMut(Stat)) {

@@ -1,6 +1,11 @@
-//! The processes of this namespace, read from /proc. Pid 1 is ours and does not count.
+//! The task's processes, read from /proc. Pid 1, or who stands in for it, is ours and does not count.
 
 use std::fs;
+
+use rustix::process::getpid;
+
+use super::super::Level;
+use crate::process::tree;
 
 /// One process, with all its threads.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -15,17 +20,31 @@ pub(super) struct Process {
     /// That of children that it reaped, and that these had reaped.
     pub(super) reaped_ticks: u64,
     pub(super) resident_bytes: u64,
+    pub(super) threads: u64,
 }
 
 /// All that live, and those that nobody reaped.
-pub(super) fn all() -> Vec<Process> {
-    numbers("/proc").filter(|pid| *pid != 1).filter_map(read).collect()
+pub(super) fn all(level: Level) -> Vec<Process> {
+    pids(level).into_iter().filter_map(read).collect()
+}
+
+/// Those of the namespace, or those that came of this process.
+pub(super) fn pids(level: Level) -> Vec<u32> {
+    if level.has_namespaces() {
+        return numbers("/proc").filter(|pid| *pid != 1).collect();
+    }
+    tree::descendants(getpid()).into_iter().map(|pid| pid.as_raw_nonzero().get().unsigned_abs()).collect()
 }
 
 /// The entries of a directory that are numbers.
 pub(super) fn numbers(directory: &str) -> impl Iterator<Item = u32> + use<> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// Whether a process or thread has memory still, and so is neither dead nor dying.
+pub(super) fn has_memory(place: &str) -> bool {
+    Stat::read(place).is_some_and(|stat| stat.virtual_bytes > 0)
 }
 
 fn read(pid: u32) -> Option<Process> {
@@ -36,6 +55,7 @@ fn read(pid: u32) -> Option<Process> {
         started: stat.started,
         ticks: stat.ticks,
         reaped_ticks: stat.reaped_ticks,
+        threads: stat.threads,
         resident_bytes: stat.rss_pages * rustix::param::page_size() as u64,
         place,
     };
@@ -59,6 +79,7 @@ struct Stat {
     reaped_ticks: u64,
     threads: u64,
     started: u64,
+    virtual_bytes: u64,
     rss_pages: u64,
 }
 
@@ -79,6 +100,7 @@ impl Stat {
             reaped_ticks: number(13)? + number(14)?,
             threads: number(17)?,
             started: number(19)?,
+            virtual_bytes: number(20)?,
             rss_pages: number(21)?,
         })
     }

@@ -1,0 +1,37 @@
+//! How many processes and threads of the task's user are not the task's: RLIMIT_NPROC counts them all. Where it is the
+//! worker's own user, others come and go, so that the limit is only there to stop a flood until the sampler sees it.
+
+use std::fs;
+
+use rustix::process::getuid;
+
+use super::super::Level;
+
+/// Room for what else the worker's user may start meanwhile, other tasks among it.
+const ROOM: u64 = 256;
+
+/// What must be added to the task's own limit, at this moment.
+pub(super) fn others(level: Level) -> u64 {
+    match level {
+        // A user namespace counts for itself.
+        Level::Bwrap => 0,
+        // Nobody else has this user but `init`.
+        Level::Process => 1,
+        Level::None => threads_of(getuid().as_raw()) + ROOM,
+    }
+}
+
+fn threads_of(uid: u32) -> u64 {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let texts = entries.filter_map(|entry| fs::read_to_string(entry.path().join("status")).ok());
+    texts.filter_map(|status| threads(&status, uid)).sum()
+}
+
+/// The threads of a process, if it is this user's.
+fn threads(status: &str, uid: u32) -> Option<u64> {
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next();
+    (field("Uid:")?.parse() == Ok(uid)).then(|| field("Threads:")?.parse().ok())?
+}
+
+#[cfg(test)]
+mod tests;
