@@ -155,7 +155,7 @@ fn a_task_does_not_outlive_its_lease() {
     let lease = ground.send(&format!("{MESS}\ntime.sleep(600)"), &[&token, "100"]);
     ground.peer.wait_for_output(&lease, "done\n");
     let attempts = attempts(&ground);
-    assert!(processes(&token).len() >= 4);
+    eventually("all of them are seen", || processes(&token).len() >= 4);
     ground.peer.lose(&lease);
     eventually("nothing is left", || leftovers(&ground.bench.state(), &token, &attempts).is_empty());
     assert!(!ground.peer.is_reported(&lease));
