@@ -23,7 +23,7 @@ const IOCTLS: &[u64] = &[0x5412, 0x541c, 0x8901, 0x8902];
 
 /// Where a call takes the number of a process. Pid 1 is ours, and of the same user for the kernel: it is not a task's to
 /// signal, to slow down or to limit, though Linux itself forbids no more than the signals, and gVisor not even these.
-const PIDS: &[(i64, u8)] = &[
+const SIGNALS: &[(i64, u8)] = &[
     (libc::SYS_kill, 0),
     (libc::SYS_tkill, 0),
     (libc::SYS_tgkill, 0),
@@ -32,6 +32,10 @@ const PIDS: &[(i64, u8)] = &[
     (libc::SYS_rt_tgsigqueueinfo, 0),
     (libc::SYS_rt_tgsigqueueinfo, 1),
     (libc::SYS_pidfd_open, 0),
+];
+
+/// The same of calls that change a process rather than signal it.
+pub(super) const CHANGES: &[(i64, u8)] = &[
     (libc::SYS_prlimit64, 0),
     (libc::SYS_setpriority, 1),
     (libc::SYS_ioprio_set, 1),
@@ -54,7 +58,7 @@ const SOCK_PACKET: i32 = 10;
 /// Each call with the arguments that are refused.
 pub(super) fn forbidden() -> anyhow::Result<Vec<(i64, Vec<SeccompRule>)>> {
     let mut rules = through_mounts();
-    for (call, argument) in PIDS {
+    for (call, argument) in SIGNALS.iter().chain(CHANGES) {
         rules.push((*call, vec![rule([equal(*argument, 1)])?]));
     }
     // All processes of a user: pid 1 has the same one.

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 
 use seccompiler::{SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompRule};
 
+use super::arguments::CHANGES;
+
 /// Sockets that can be told where to, and memory, queues and semaphores that all of the machine shares.
 const FORBIDDEN: &[i64] = &[
     libc::SYS_socket,
@@ -26,18 +28,6 @@ const FORBIDDEN: &[i64] = &[
     libc::SYS_mq_unlink,
 ];
 
-/// Calls that change a process, and the argument that names it when it is not the caller: it may be another one of the same
-/// user, such as the worker or `init`.
-const OF_A_PROCESS: &[(i64, u8)] = &[
-    (libc::SYS_prlimit64, 0),
-    (libc::SYS_setpriority, 1),
-    (libc::SYS_ioprio_set, 1),
-    (libc::SYS_sched_setaffinity, 0),
-    (libc::SYS_sched_setattr, 0),
-    (libc::SYS_sched_setparam, 0),
-    (libc::SYS_sched_setscheduler, 0),
-];
-
 /// The bits of a socket's type that are flags.
 const KIND: u64 = 0xf;
 
@@ -48,7 +38,8 @@ pub(super) fn forbidden() -> anyhow::Result<BTreeMap<i64, Vec<SeccompRule>>> {
     let others: Vec<_> = (0..=KIND).filter(|kind| !kinds.contains(kind)).collect();
     let is_other = others.iter().map(|kind| is(1, SeccompCmpOp::MaskedEq(KIND), *kind));
     rules.insert(libc::SYS_socketpair, is_other.collect::<anyhow::Result<_>>()?);
-    for (call, argument) in OF_A_PROCESS {
+    // When the argument is not the caller, it may be another process of the same user, such as the worker or `init`.
+    for (call, argument) in CHANGES {
         rules.insert(*call, vec![is(*argument, SeccompCmpOp::Ne, 0)?]);
     }
     Ok(rules)
