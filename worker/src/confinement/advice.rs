@@ -47,8 +47,8 @@ const STEPS: &[(&[&str], &str)] = &[
          podman: --security-opt systempaths=unconfined (podman: unmask=ALL)",
     ),
     (&["cannot join", "cgroup"], "let the worker write its cgroup (systemd: Delegate=yes), or give --cgroup off"),
-    (&["--confinement none: tasks"], "give --confinement process, or run the worker as an ordinary user"),
-    (&["--confinement process: only"], "give --confinement none, or run the worker as root"),
+    (&["--confinement none: tasks"], "docs/security.md says what each level holds"),
+    (&["--confinement process: only"], "docs/security.md says what each level holds"),
     (
         &["cannot come to the attempt's directory"],
         "a directory on the way to the state directory is closed to the users that tasks run as: choose another by \

@@ -30,7 +30,7 @@ impl Level {
             (LevelUse::None, false) => Ok(Self::None),
             (LevelUse::Process, false) => bail!(
                 "--confinement process: only root can give tasks users of their own; what is left without is called \
-                 `none`: --confinement none (docs/security.md says what it does not hold)"
+                 `none`: --confinement none"
             ),
             (LevelUse::None, true) => bail!(
                 "--confinement none: tasks would be root; as root the level without namespaces is `process`: \
