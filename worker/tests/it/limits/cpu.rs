@@ -40,31 +40,23 @@ for _ in range(4):
     );
 }
 
-#[test]
-fn children_that_nobody_reaps_count() {
-    over(
-        "
+/// One child after the other, none of which is waited for.
+const CHILDREN: &str = "
 for _ in range(30):
     if os.fork() == 0:
         burn(0.3)
         os._exit(0)
     time.sleep(0.35)
-",
-    );
+";
+
+#[test]
+fn children_that_nobody_reaps_count() {
+    over(CHILDREN);
 }
 
 #[test]
 fn children_whose_parent_ignores_their_end_count() {
-    over(
-        "
-signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-for _ in range(30):
-    if os.fork() == 0:
-        burn(0.3)
-        os._exit(0)
-    time.sleep(0.35)
-",
-    );
+    over(&format!("signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n{CHILDREN}"));
 }
 
 #[test]
