@@ -13,6 +13,10 @@ pub const RESULT_OUTPUT_BYTES: usize = 1 << 20;
 /// Output of one stream, in bytes, beyond which a task ends with `output_limit`.
 pub const MAX_WRITTEN_BYTES: u64 = 1024 * MIB;
 
+/// How deep the brackets of a return value may be nested. Readers of JSON give up at 128 levels, and a value that comes in
+/// goes out again a few levels deeper.
+pub const MAX_VALUE_DEPTH: usize = 100;
+
 /// Limits of one task; each is optional.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

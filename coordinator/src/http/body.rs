@@ -23,8 +23,8 @@ pub const MAX_REPORT_BYTES: usize = 1 << 20;
 /// Nothing else is large.
 pub const MAX_BODY_BYTES: usize = 64 << 10;
 
-/// Readers of JSON give up at 128 levels; what comes in here goes out again a few levels deeper.
-const MAX_DEPTH: usize = 100;
+/// What is around a value in a message takes a few levels, too.
+const MAX_DEPTH: usize = protocol::limits::MAX_VALUE_DEPTH + 10;
 
 /// A body of at most `CAP` bytes.
 pub struct Capped<const CAP: usize>(pub Bytes);

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use protocol::limits::MAX_VALUE_DEPTH;
 use protocol::{Outcome, Run};
+use serde_json::Value;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::used::{Used, Watch};
@@ -29,13 +31,7 @@ const LEAVING: Duration = Duration::from_secs(3);
 /// What became of the processes.
 pub(super) enum Finished {
     /// There is something to report.
-    Ran {
-        outcome: Outcome,
-        leftover: Box<Leftover>,
-        account: Account,
-        used: Used,
-        return_value: Option<serde_json::Value>,
-    },
+    Ran { outcome: Outcome, leftover: Box<Leftover>, account: Account, used: Used, return_value: Option<Value> },
     /// The lease was lost, or the worker leaves: there is nothing to report.
     GivenUp,
 }
@@ -228,11 +224,15 @@ const fn at_a_limit(signal: i32) -> Option<Outcome> {
 }
 
 /// What the handler returned. A value that is too large, or is none, is a failure of the task.
-fn returned(outcome: Outcome, end: Option<&End>, output: &Output) -> (Outcome, Option<serde_json::Value>) {
+fn returned(outcome: Outcome, end: Option<&End>, output: &Output) -> (Outcome, Option<Value>) {
     let is_ok = outcome == Outcome::Exited { code: 0 };
     let complaint = match end.map(|end| &end.returned) {
         None | Some(Returned::Nothing) => return (outcome, None),
         Some(Returned::Text(text)) => match serde_json::from_str(text) {
+            // A report that holds it would be refused, and with it all else that came of the task.
+            Ok(value) if depth(&value) > MAX_VALUE_DEPTH => {
+                format!("the return value is nested over {MAX_VALUE_DEPTH} levels deep")
+            }
             Ok(value) if is_ok => return (outcome, Some(value)),
             Ok(_) => return (outcome, None),
             Err(error) => format!("the return value is not JSON: {error}"),
@@ -241,4 +241,14 @@ fn returned(outcome: Outcome, end: Option<&End>, output: &Output) -> (Outcome, O
     };
     output.say(&complaint);
     (if is_ok { Outcome::Exited { code: 1 } } else { outcome }, None)
+}
+
+/// How deep brackets are nested. The reader stopped at 128 levels.
+fn depth(value: &Value) -> usize {
+    let below = match value {
+        Value::Array(values) => values.iter().map(depth).max(),
+        Value::Object(fields) => fields.values().map(depth).max(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return 0,
+    };
+    1 + below.unwrap_or(0)
 }

@@ -89,6 +89,28 @@ async fn every_kind_of_value_goes_in_and_comes_back_as_it_was() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_value_as_deep_as_may_be_comes_back_and_a_deeper_one_fails_its_task_alone() -> Result<()> {
+    bounded(async {
+        let place = Place::open().await?;
+        let python = "def handler(depth):\n  value = 1\n  for _ in range(depth): value = [value]\n  return value";
+        let node = "exports.handler = (depth) => { let value = 1; while (depth--) value = [value]; return value }";
+        let deepest = (0..100).fold(json!(1), |value, _| json!([value]));
+        for (kind, code) in [("python", python), ("javascript", node)] {
+            let ended = place.call(kind, code, &json!(100)).await?.well()?;
+            assert_eq!(ended.result.return_value.as_ref(), Some(&deepest), "{kind}");
+            let id = ended.task.row.id.to_string();
+            let shown = place.coordinator.cw(&["--json", "get", &id]).await?.with_code(0)?.json()?;
+            assert_eq!(shown["result"]["return_value"], deepest, "{kind}");
+            let ended = place.call(kind, code, &json!(101)).await?;
+            assert_eq!(ended.ending(), (TaskState::Failed, Some(Reason::ExitNonzero)), "{kind}");
+            assert!(ended.result.stderr.contains("nested too deeply"), "{kind}: {}", ended.result.stderr);
+        }
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
 async fn printed_text_that_looks_like_a_result_is_only_output() -> Result<()> {
     bounded(async {
         let place = Place::open().await?;

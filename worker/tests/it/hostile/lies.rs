@@ -89,3 +89,27 @@ fn a_handler_that_prints_a_value_and_fails_returns_none() {
     assert_eq!(report["outcome"], json!({"exited": {"code": 1}}));
     assert_eq!(report["return_value"], Value::Null);
 }
+
+/// Who writes to the descriptor itself goes round the bound of the wrapper.
+#[test]
+fn a_value_that_is_nested_too_deeply_for_a_report_fails_the_task_alone() {
+    let ground = Ground::new(&[]);
+    let code = r#"
+import os, stat
+def handler(depth):
+    pipe = max(fd for fd in range(3, 64) if os.path.exists(f"/proc/self/fd/{fd}") and stat.S_ISFIFO(os.fstat(fd).st_mode))
+    os.write(pipe, b"[" * depth + b"]" * depth)
+    os._exit(0)
+"#;
+    let send = |depth: usize| ground.peer.task(json!({"run": {"kind": "python", "code": code}, "event": depth}));
+    for depth in [101, 110, 127, 200_000] {
+        let lease = send(depth);
+        let report = ground.peer.report(&lease);
+        let complaint = ground.peer.stderr(&lease);
+        assert_eq!(report["outcome"], json!({"exited": {"code": 1}}), "{depth}: {complaint}");
+        assert_eq!(report["return_value"], Value::Null, "{depth}");
+        assert!(complaint.contains("cw-worker: the return value is"), "{depth}: {complaint}");
+    }
+    let report = ground.peer.report(&send(100));
+    assert_eq!(report["outcome"], json!({"exited": {"code": 0}}));
+}
