@@ -162,7 +162,8 @@ impl Sampler {
 
     /// Memory in use: roughly, which is never too little, and closely before it decides anything.
     fn memory(&mut self, processes: &[processes::Process]) -> u64 {
-        let detached = self.held.memory_bytes + self.shared_bytes();
+        let tables: u64 = processes.iter().map(processes::table_bytes).sum();
+        let detached = self.held.memory_bytes + self.shared_bytes() + tables;
         let rough = detached + processes.iter().map(|process| process.resident_bytes).sum::<u64>();
         let is_grown = rough > self.closely_at_bytes + self.closely_at_bytes / 8;
         if rough <= self.limits.memory_bytes && !is_grown {

@@ -46,9 +46,9 @@ impl Count {
             let Ok(file) = statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
             let is_new = file.st_nlink < 2 || self.linked.insert((file.st_dev, file.st_ino));
             let is_directory = FileType::from_raw_mode(file.st_mode) == FileType::Directory;
-            if is_directory || is_new {
-                self.bytes += FILE_BYTES + u64::try_from(file.st_blocks).unwrap_or(0) * 512;
-            }
+            let blocks = if is_directory || is_new { u64::try_from(file.st_blocks).unwrap_or(0) } else { 0 };
+            // Each further name counts as a file does: without end, they would make a look without end.
+            self.bytes += FILE_BYTES + blocks * 512;
             if is_directory {
                 found.push(join(path, name));
             }

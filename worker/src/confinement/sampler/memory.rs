@@ -1,7 +1,8 @@
 //! How much memory is in use, each page counted once: what processes have of their own, and what belongs to none: files in
 //! memory, shared memory of System V. Pages of ordinary files do not count: the kernel takes them back when it needs them.
 
-use std::fs;
+use std::fs::File;
+use std::io::{self, Read as _};
 
 use rustix::fs::{stat, statvfs};
 
@@ -10,6 +11,8 @@ use super::processes::Process;
 
 /// Where files in memory can be made.
 const SHARED_MEMORY: &str = "/dev/shm";
+/// Text about mappings that is read of one process: some six thousand of them.
+const MOST_MAPS_BYTES: u64 = 4 << 20;
 /// What a file in memory takes of the kernel's memory beside its content, about.
 const INODE_BYTES: u64 = 1024;
 
@@ -21,13 +24,22 @@ pub(super) fn files() -> u64 {
     })
 }
 
-/// What a process has of its own, without what is counted elsewhere. All that it has, where that is not told.
+/// What a process has of its own, without what is counted elsewhere. All that it has, where that is not told, or where so
+/// many mappings tell it that to read them would keep whoever watches from watching.
 pub(super) fn own(process: &Process, held: &Held) -> u64 {
     let device = stat(SHARED_MEMORY).map(|files| files.st_dev).unwrap_or(0);
     let is_counted =
         |(file, path): (FileId, &str)| file.0 == device || path.starts_with("/SYSV") || held.in_memory.contains(&file);
-    let maps = fs::read_to_string(format!("{}/smaps", process.place)).unwrap_or_default();
+    let maps = mappings(process).unwrap_or_default();
     if maps.is_empty() { process.resident_bytes } else { sum(&maps, is_counted) }
+}
+
+/// Its mappings, unless they are too many. Names of files may be no text.
+fn mappings(process: &Process) -> io::Result<String> {
+    let mut text = Vec::new();
+    File::open(format!("{}/smaps", process.place))?.take(MOST_MAPS_BYTES + 1).read_to_end(&mut text)?;
+    let is_whole = text.len() as u64 <= MOST_MAPS_BYTES;
+    Ok(if is_whole { String::from_utf8_lossy(&text).into_owned() } else { String::new() })
 }
 
 /// Adds up mappings: of files their changed pages, of all else each page by the number of those who share it.
@@ -48,9 +60,9 @@ fn sum(maps: &str, is_counted: impl Fn((FileId, &str)) -> bool) -> u64 {
     kib * 1024
 }
 
-/// What the kernel calls memory that processes share and that is in no directory.
+/// What the kernel calls memory that processes share and that is in no directory; one name is the task's own choice.
 fn is_shared_memory(path: &str) -> bool {
-    ["/dev/zero", "/memfd:", "/SYSV"].iter().any(|name| path.starts_with(name))
+    ["/dev/zero", "/memfd:", "/SYSV", "[anon_shmem:"].iter().any(|name| path.starts_with(name))
 }
 
 /// The file of a line that begins a mapping: `from-to rwxp offset major:minor inode path`.

@@ -137,3 +137,13 @@ time.sleep(0.6)
 ",
     );
 }
+
+#[test]
+fn names_without_end_count_though_they_hold_nothing() {
+    full(
+        "
+os.close(os.open('/tmp/one', os.O_CREAT))
+for number in range(10_000): os.link('/tmp/one', f'/tmp/{number}')
+",
+    );
+}

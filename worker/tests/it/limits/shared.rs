@@ -97,3 +97,21 @@ if 0 in children: os._exit(0)
         world.passes(code, &json!({"memory_bytes": 96 * MIB}));
     });
 }
+
+#[test]
+fn what_the_kernel_keeps_to_find_pages_counts() {
+    if !std::fs::read_to_string("/proc/self/status").unwrap().contains("VmPTE:") {
+        return assert!(!std::path::Path::new("/proc/self/setgroups").exists(), "only gVisor does not tell it");
+    }
+    // One byte is read in each 2 MiB: its page is the one of zeroes, which belongs to nobody.
+    oom("
+import ctypes
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+base = libc.mmap(None, 1 << 38, 1, 0x4022, -1, 0)
+libc.madvise(base, 1 << 38, 15)
+for place in range(base, base + (1 << 38), 2 << 20): ctypes.c_char.from_address(place).value
+");
+}
