@@ -18,10 +18,12 @@ use nix::sched::{CloneFlags, unshare};
 use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid};
 use rustix::mount::{MountPropagationFlags, mount_bind_recursive, mount_change};
 use rustix::process::{
-    DumpableBehavior, Signal, getgid, getuid, set_dumpable_behavior, set_parent_process_death_signal, setsid,
+    DumpableBehavior, Resource, Rlimit, Signal, getgid, getuid, set_dumpable_behavior, set_parent_process_death_signal,
+    setrlimit, setsid,
 };
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities, set_no_new_privs};
 
+use super::limits::NO_CORE_BYTES;
 use super::wire::{self, Note};
 use super::{Enter, Next, apply, cgroup};
 use crate::state::ETC;
@@ -38,6 +40,7 @@ pub(crate) fn run() -> ExitCode {
 fn enter() -> anyhow::Result<Infallible> {
     let control = apply::control_on_stdin();
     let plan: Enter = wire::read_frame(control).context("this is started by `cw-worker run`, not by hand")?;
+    keep_no_cores();
     for cgroup in &plan.cgroups {
         cgroup::join(cgroup)?;
     }
@@ -54,6 +57,12 @@ fn enter() -> anyhow::Result<Infallible> {
         }
         Next::Init => become_init(&plan.attempts.join(&plan.directory)),
     }
+}
+
+/// Comes while this may still raise a limit of 0 that the worker was started with: only root may.
+fn keep_no_cores() {
+    let limit = Some(NO_CORE_BYTES);
+    let _ = setrlimit(Resource::Core, Rlimit { current: limit, maximum: limit });
 }
 
 fn mount_parts(directory: &str, staging: &Path, shares_etc: bool) -> anyhow::Result<()> {

@@ -30,6 +30,10 @@ pub(crate) struct Enforced {
 /// What must stay free on the worker's disk, in bytes.
 pub(crate) const SPARE_BYTES: u64 = GIB;
 
+/// Too little for a core dump in a file. For a program that the machine has for them (a `core_pattern` that begins with `|`),
+/// which runs as root with all that a task had in memory, 0 would be no limit; at 1 it is not run.
+pub(super) const NO_CORE_BYTES: u64 = 1;
+
 /// What a task may use of memory when it says nothing, in bytes.
 const USUAL_MEMORY_BYTES: u64 = 512 * MIB;
 /// Processes of a task that is no agent, when its spec does not say.

@@ -23,7 +23,9 @@ impl Filters {
         // A library that is told that clone3 does not exist uses clone, whose flags can be looked at.
         let clone3 = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
         let clone3 = compile(clone3, errno(libc::ENOSYS), SeccompAction::Allow).context("clone3")?;
-        let mut filters = vec![allow, forbid, clone3];
+        let cores = compile(arguments::of_cores()?, errno(0), SeccompAction::Allow).context("core dumps")?;
+        // Of two that refuse, the later one says how.
+        let mut filters = vec![allow, cores, forbid, clone3];
         if !level.has_namespaces() {
             filters.push(compile(shared::forbidden()?, errno(libc::EPERM), SeccompAction::Allow).context("shared")?);
         }

@@ -134,7 +134,6 @@ fn build_and_wait(inner: &Inner, plan: UnixStream, mut words: &File, returns: &O
 /// The walls, in this order: filters come last, because they forbid the rest.
 fn build(inner: &Inner) -> anyhow::Result<()> {
     use anyhow::Context as _;
-    set(Resource::Core, 0, 0)?;
     // Not in pid 1's group: what a task says to its own group must not reach pid 1.
     setsid().context("cannot begin a session")?;
     if inner.level.has_namespaces() {

@@ -1,5 +1,7 @@
 //! Calls that are allowed but for some of their arguments. Only numbers can be looked at, never what a pointer leads to.
 
+use std::collections::BTreeMap;
+
 use anyhow::Context as _;
 use seccompiler::{SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompRule};
 
@@ -18,8 +20,27 @@ const NAMESPACES: &[i32] = &[
     0x80,
 ];
 
-/// Ioctls: to type into a terminal, to read its console, and to name who gets the signals of a socket.
-const IOCTLS: &[u64] = &[0x5412, 0x541c, 0x8901, 0x8902];
+/// Ioctls that an ordinary user may make and a task must not.
+const IOCTLS: &[u64] = &[
+    // Type into a terminal, and read its console.
+    0x5412,
+    0x541c, // Give a terminal a discipline, for which the kernel loads drivers of modems.
+    0x5423, // Name who gets the signals of a socket.
+    0x8901,
+    0x8902, // Ask for a bridge or a VLAN, for which the kernel loads a module, whoever asks.
+    0x8940,
+    0x8941,
+    0x89a0,
+    0x89a1,
+    0x8982,
+    0x8983,
+    // Make a volume or a snapshot of btrfs, or change its flags: one that is read-only could not be removed.
+    0x5000_940e,
+    0x5000_9401,
+    0x5000_9417,
+    0x5000_9418,
+    0x4008_941a,
+];
 
 /// Where a call takes the number of a process. Pid 1 is ours, and of the same user for the kernel: it is not a task's to
 /// signal, to slow down or to limit, though Linux itself forbids no more than the signals, and gVisor not even these.
@@ -83,6 +104,17 @@ pub(super) fn forbidden() -> anyhow::Result<Vec<(i64, Vec<SeccompRule>)>> {
     let upper = [equal(1, number(libc::IPPROTO_TCP)), equal(2, number(libc::TCP_ULP))];
     rules.push((libc::SYS_setsockopt, vec![rule(upper)?]));
     Ok(rules)
+}
+
+/// Whoever changes the limit of core dumps is told that it was done: many programs set it to 0 and give up when they cannot.
+/// It stays as it is, because 0 would let a program of the machine run: see `NO_CORE_BYTES`.
+pub(super) fn of_cores() -> anyhow::Result<BTreeMap<i64, Vec<SeccompRule>>> {
+    let new_limit = SeccompCondition::new(2, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0);
+    let core = u64::from(libc::RLIMIT_CORE);
+    Ok(BTreeMap::from([
+        (libc::SYS_setrlimit, vec![rule([equal(0, core)])?]),
+        (libc::SYS_prlimit64, vec![rule([equal(1, core), new_limit])?]),
+    ]))
 }
 
 /// What only gVisor does: a file is cut by its path through a read-only mount, as the program of pid 1 would be.

@@ -189,3 +189,84 @@ attempt("i386 getpid", lambda: in_child(mov(20) + b"\xcd\x80\xc3", is_pid))
     assert_eq!(seen.remove("native getpid").unwrap(), "ok");
     all_fail(&seen, 2);
 }
+
+/// Places for asynchronous input and output: there are so many on the whole machine, and who takes them all stops others.
+#[test]
+fn a_task_cannot_take_what_the_whole_machine_has_only_once() {
+    let seen = Ground::new(&[]).tries(
+        r#"
+context = ctypes.c_ulong(0)
+attempt("asynchronous input and output", lambda: call("io_setup", 1024, ctypes.byref(context)))
+"#,
+        &[],
+    );
+    all_are(&seen, "ENOSYS", 1);
+}
+
+/// At a limit of 0, the kernel runs a handler for core dumps that the machine has, as root; at 1 it does not, and for a file
+/// both are too little.
+#[test]
+fn a_task_that_crashes_neither_leaves_a_core_nor_runs_the_machines_handler() {
+    let ground = Ground::new(&[]);
+    let seen = ground.tries(
+        r#"
+import resource
+limit = lambda: resource.getrlimit(resource.RLIMIT_CORE)
+def crash(do):
+    child = os.fork()
+    if child == 0:
+        do()
+        os._exit(0 if limit() == (1, 1) else 77) if sys.argv[1] == "look" else os.abort()
+    return os.waitpid(child, 0)[1]
+ways = {
+    "as it is": lambda: None,
+    "no limit": lambda: resource.setrlimit(resource.RLIMIT_CORE, (0, 0)),
+    "a lower one": lambda: resource.setrlimit(resource.RLIMIT_CORE, (0, 1)),
+    "by number": lambda: resource.prlimit(0, resource.RLIMIT_CORE, (0, 0)),
+    "by its own number": lambda: resource.prlimit(os.getpid(), resource.RLIMIT_CORE, (0, 0)),
+    "by another way": lambda: call("setrlimit", resource.RLIMIT_CORE, (ctypes.c_ulong * 2)(0, 0)),
+    "by large numbers": lambda: call("setrlimit", (1 << 32) + resource.RLIMIT_CORE, (ctypes.c_ulong * 2)(0, 0)),
+}
+for name, way in ways.items():
+    sys.argv[1:] = ["look"]
+    attempt(f"{name}: limit", lambda: crash(way))
+    sys.argv[1:] = ["crash"]
+    attempt(f"{name}: core dumped", lambda: os.WCOREDUMP(crash(way)))
+attempt("files", lambda: os.listdir("/workspace"))
+"#,
+        &[],
+    );
+    for (what, came) in &seen {
+        let expected = match () {
+            () if what.ends_with("limit") => "ok: 0",
+            () if what.ends_with("dumped") => "ok: False",
+            () => "ok: []",
+        };
+        assert_eq!(came, expected, "{what}: {seen:?}");
+    }
+    assert_eq!(seen.len(), 15);
+}
+
+#[test]
+fn a_task_cannot_have_the_kernel_load_drivers_nor_make_volumes_that_stay() {
+    let seen = Ground::new(&[]).tries(
+        r#"
+import fcntl, pty
+try:
+    terminal = pty.openpty()[1]
+except OSError:
+    terminal = 0
+place, sock = os.open("/workspace", os.O_RDONLY), socket.socket()
+for discipline in (2, 3, 13, 15, 21):
+    attempt(f"discipline {discipline}", lambda: fcntl.ioctl(terminal, 0x5423, discipline.to_bytes(4, "little")))
+for name, request in (("bridge", 0x8940), ("change a bridge", 0x8941), ("add a bridge", 0x89a0), ("remove a bridge", 0x89a1),
+                      ("vlan", 0x8982), ("change a vlan", 0x8983)):
+    attempt(name, lambda: fcntl.ioctl(sock, request, bytes(64)))
+for name, request in (("volume", 0x5000940e), ("snapshot", 0x50009401), ("second snapshot", 0x50009417),
+                      ("second volume", 0x50009418), ("flags", 0x4008941a)):
+    attempt(name, lambda: fcntl.ioctl(place, request, bytes(1024)))
+"#,
+        &[],
+    );
+    all_are(&seen, "EPERM", 16);
+}
