@@ -9,7 +9,7 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use super::Way;
 use super::changed::File;
-use super::walk::{self, Mark};
+use super::walk;
 use crate::client::CallError;
 
 const PIECE_BYTES: usize = 64 << 10;
@@ -32,38 +32,52 @@ pub(super) struct Sent {
 
 /// Sums up a file.
 pub(super) async fn read_only(file: File, way: &Way) -> Sent {
-    Sent { sum: read(file, way.clone(), None).await, uploaded: Ok(()) }
+    let sum = match open(file).await {
+        Ok(opened) => read(opened, way.clone(), None).await,
+        Err(error) => Err(error),
+    };
+    Sent { sum, uploaded: Ok(()) }
 }
 
-/// Sums up a file while it is uploaded.
+/// Sums up a file while it is uploaded. One that cannot be read is not begun: an upload that breaks off would pass for a
+/// coordinator that cannot be reached.
 pub(super) async fn read_and_send(file: File, way: &Way) -> Sent {
     let (path, size) = (file.path.clone(), file.size);
+    let opened = match open(file).await {
+        Ok(opened) => opened,
+        Err(error) => return Sent { sum: Err(error), uploaded: Ok(()) },
+    };
     let (pieces, body) = mpsc::channel(PIECES);
-    let reading = read(file, way.clone(), Some(pieces));
+    let reading = read(opened, way.clone(), Some(pieces));
     let body = reqwest::Body::wrap_stream(ReceiverStream::new(body));
     let (sum, uploaded) = tokio::join!(reading, way.client.upload(way.lease, &path, size, body));
     Sent { sum, uploaded: uploaded.map(drop) }
 }
 
-async fn read(file: File, way: Way, pieces: Option<mpsc::Sender<Piece>>) -> io::Result<Sum> {
-    let read = move || {
+/// A file as it was found.
+struct Opened {
+    file: fs::File,
+    size: u64,
+}
+
+async fn open(file: File) -> io::Result<Opened> {
+    let open = move || {
         let (opened, mark) = walk::open(&file.work, file.path.as_str())?;
-        sum_up(opened, (file.mark, mark), &way, pieces)
+        if mark != file.mark {
+            return Err(io::Error::other("it changed while it was looked at"));
+        }
+        Ok(Opened { file: opened, size: mark.size })
     };
-    tokio::task::spawn_blocking(read).await.map_err(io::Error::from).flatten()
+    tokio::task::spawn_blocking(open).await.map_err(io::Error::from).flatten()
+}
+
+async fn read(opened: Opened, way: Way, pieces: Option<mpsc::Sender<Piece>>) -> io::Result<Sum> {
+    tokio::task::spawn_blocking(move || sum_up(opened, &way, pieces)).await.map_err(io::Error::from).flatten()
 }
 
 /// Reads exactly what the file had when it was found. An upload that lacks some of it breaks off over there.
-fn sum_up(
-    opened: fs::File,
-    (found, mark): (Mark, Mark),
-    way: &Way,
-    mut pieces: Option<mpsc::Sender<Piece>>,
-) -> io::Result<Sum> {
-    if found != mark {
-        return Err(io::Error::other("it changed while it was looked at"));
-    }
-    let mut rest = opened.take(mark.size);
+fn sum_up(opened: Opened, way: &Way, mut pieces: Option<mpsc::Sender<Piece>>) -> io::Result<Sum> {
+    let mut rest = opened.file.take(opened.size);
     let (mut sum, mut size) = (Sha256::new(), 0);
     loop {
         let mut piece = Vec::with_capacity(PIECE_BYTES);

@@ -66,6 +66,23 @@ fn an_upload_that_fails_costs_the_file_and_not_the_report() {
     assert!(peer.uploads(&lease).is_empty(), "what met the first would meet the second");
 }
 
+/// Root reads it all the same.
+#[test]
+fn a_file_that_cannot_be_read_costs_itself_and_passes_for_no_lost_coordinator() {
+    let (bench, peer) = (Bench::new(), Peer::start());
+    let worker = bench.worker(&peer, &[]);
+    let lease = peer.shell("printf abc > a.txt; printf abc > b.txt; chmod 0 a.txt");
+    let report = peer.report(&lease);
+    if rustix::process::getuid().is_root() {
+        assert_eq!(report["artifacts"], json!([listed("a.txt", true), listed("b.txt", true)]));
+    } else {
+        assert_eq!(report["artifacts"], json!([listed("b.txt", true)]));
+        assert!(report["skipped"][0]["why"].as_str().unwrap().starts_with("cannot be read"), "{report}");
+    }
+    let log = worker.log();
+    assert!(!log.contains("cannot connect") && !log.contains("is well again"), "{log}");
+}
+
 #[test]
 fn an_upload_whose_answer_is_lost_is_made_again() {
     let (bench, peer) = (Bench::new(), Peer::start());
