@@ -2,6 +2,7 @@
 //! worker's own user, others come and go, so that the limit is only there to stop a flood until the sampler sees it.
 
 use std::fs;
+use std::path::Path;
 
 use rustix::process::getuid;
 
@@ -23,8 +24,13 @@ pub(super) fn others(level: Level) -> u64 {
 
 fn threads_of(uid: u32) -> u64 {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let texts = entries.filter_map(|entry| fs::read_to_string(entry.path().join("status")).ok());
-    texts.filter_map(|status| threads(&status, uid)).sum()
+    entries.filter_map(|entry| threads_in(&entry.path(), uid)).sum()
+}
+
+/// The threads of the process of this place below /proc, if it is this user's. Its name may be no text.
+fn threads_in(place: &Path, uid: u32) -> Option<u64> {
+    let status = fs::read(place.join("status")).ok()?;
+    threads(&String::from_utf8_lossy(&status), uid)
 }
 
 /// The threads of a process, if it is this user's.
