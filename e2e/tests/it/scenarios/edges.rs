@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use e2e::worker::Setup;
-use e2e::{Coordinator, Worker, bounded};
+use e2e::{Coordinator, Worker, bounded, eventually};
 use protocol::{Reason, TaskState};
 use serde_json::json;
 
@@ -56,6 +56,30 @@ async fn ten_tasks_on_one_slot_run_in_order_and_never_two_at_once() -> Result<()
             assert_eq!(ended.result.return_value, Some(json!(number)));
             assert!(ended.task.row.started_at >= ended_at, "{number} began before the one ahead of it was done");
             ended_at = ended.task.row.finished_at;
+        }
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_short_task_is_done_while_others_burn_every_core() -> Result<()> {
+    bounded(async {
+        let place = Place::with(&[("CW_SLOTS", "3")]).await?;
+        let burn = json!({"kind": "shell", "code": "while :; do :; done & while :; do :; done"});
+        let mut burning = Vec::new();
+        for _ in 0..2 {
+            let id = place.send(json!({"run": burn, "timeout_s": 600})).await?;
+            eventually("it burns", async || Ok((place.worker.starts(id) == 1).then_some(()))).await?;
+            burning.push(id);
+        }
+        for _ in 0..5 {
+            assert_eq!(place.code("shell", "echo hello").await?.out()?, "hello\n");
+        }
+        for id in burning {
+            assert_eq!(place.api.task(id).await?.row.state, TaskState::Running, "hello did not wait for it");
+            place.coordinator.cw(&["cancel", &id.to_string()]).await?.with_code(0)?;
+            assert_eq!(place.api.done(id).await?.row.state, TaskState::Cancelled);
         }
         Ok(())
     })
