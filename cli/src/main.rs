@@ -5,6 +5,7 @@ mod client;
 mod clock;
 mod command;
 mod config;
+mod ending;
 mod exit;
 mod failure;
 mod follow;

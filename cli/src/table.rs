@@ -112,5 +112,21 @@ pub(crate) fn took(ms: i64) -> String {
     }
 }
 
+/// Bytes, as a person says them: `512 B`, `1.5 KiB`, `512 MiB`.
+pub(crate) fn bytes(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let power = ((bytes.ilog2() / 10) as usize).min(UNITS.len());
+    let tenths = u128::from(bytes) * 10 / (1 << (10 * power));
+    let unit = UNITS[power - 1];
+    if tenths.is_multiple_of(10) {
+        format!("{} {unit}", tenths / 10)
+    } else {
+        format!("{}.{} {unit}", tenths / 10, tenths % 10)
+    }
+}
+
 #[cfg(test)]
 mod tests;

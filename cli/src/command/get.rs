@@ -6,7 +6,6 @@ use protocol::why::Why;
 use protocol::{Run, TaskState, TaskView, Timestamp};
 
 use super::Context;
-use crate::clock;
 use crate::exit::Exit;
 use crate::failure::Result;
 use crate::output::Output;
@@ -14,6 +13,7 @@ use crate::table::{age, cut, took};
 use crate::task_id;
 use crate::terminal::{harmless_line, harmless_text};
 use crate::waiting;
+use crate::{clock, ending};
 
 /// What `get` takes.
 #[derive(Debug, clap::Args)]
@@ -64,7 +64,7 @@ fn describe(task: &TaskView, why: Option<&Why>, now: Timestamp, out: &Output) ->
     let mut rows = Rows::default();
     rows.add("task", row.id);
     rows.add("repo", &row.repo);
-    rows.add("state", super::wait::ending(task));
+    rows.add("state", ending::ending(task));
     rows.add_given("why", why.map(|why| &why.summary));
     rows.add_given("next", why.and_then(|why| why.next.as_ref()));
     rows.add("run", summary(&task.spec.run));
@@ -75,6 +75,9 @@ fn describe(task: &TaskView, why: Option<&Why>, now: Timestamp, out: &Output) ->
     rows.add_given("exit code", task.result.as_ref().and_then(|result| result.exit_code));
     let artifacts = task.result.as_ref().map_or(0, |result| result.artifacts.len());
     rows.add_given("artifacts", (artifacts > 0).then(|| format!("{artifacts} (cw artifacts {})", row.id)));
+    let result = task.result.as_ref();
+    rows.add_given("used", result.and_then(|result| result.usage.as_ref()).map(ending::used));
+    rows.add_given("confined", result.and_then(|result| result.confinement.as_ref()));
     rows.add_given("worker", row.worker);
     rows.add_given("session", row.session.as_ref());
     rows.add_given("labels", Some(labels(&row.labels)).filter(|labels| !labels.is_empty()));

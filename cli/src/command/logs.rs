@@ -4,6 +4,7 @@ use protocol::{Stream, TaskId, TaskState, TaskView};
 
 use super::Context;
 use crate::client::{Client, Received};
+use crate::ending::conclude;
 use crate::exit::Exit;
 use crate::failure::Result;
 use crate::output::Output;
@@ -97,7 +98,7 @@ async fn follow(client: &Client, out: &mut Output, args: &Args, tasks: Vec<TaskI
         if out.json() {
             out.value(task)?;
         }
-        super::wait::conclude(out, task);
+        conclude(out, task);
     }
     Ok(super::wait::exit_of(&done, args.exit_code))
 }

@@ -11,6 +11,7 @@ use protocol::{Reason, RepoName, SessionName, TaskState, TaskView, Timestamp};
 use super::{Context, duration, pair, seconds};
 use crate::client::{Client, Received};
 use crate::command::wait;
+use crate::ending::conclude;
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::task_id;
@@ -247,7 +248,7 @@ async fn attend(client: &Client, context: &mut Context, task: &Received<TaskView
         } else if how.show == Show::Nothing {
             super::logs::print_all(client, &mut context.out, task).await?;
         }
-        wait::conclude(&mut context.out, task);
+        conclude(&mut context.out, task);
     }
     Ok(wait::exit_of(&done, how.exit_code))
 }

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use protocol::{TaskState, TaskView};
+use protocol::TaskView;
 
 use super::{Context, duration};
 use crate::client::Received;
+use crate::ending::ending;
 use crate::exit::Exit;
 use crate::failure::Result;
-use crate::output::Output;
 use crate::task_id::{self, Failures};
 use crate::watch::{Plan, Show, Watched, watch};
 
@@ -52,34 +52,4 @@ pub(crate) async fn run(args: Args, context: &mut Context) -> Result<Exit> {
 pub(crate) fn exit_of(done: &[Received<TaskView>], own: bool) -> Exit {
     let exits = done.iter().map(|task| if own { Exit::of_process(task) } else { Exit::of_task(task) });
     exits.into_iter().find(|exit| *exit != Exit::DONE).unwrap_or(Exit::DONE)
-}
-
-/// Says how a task ended when that is not how it should.
-pub(crate) fn conclude(out: &mut Output, task: &TaskView) {
-    let dropped = task.result.as_ref().map_or(0, |result| {
-        let written = result.written_bytes.stdout.max(result.written_bytes.stderr);
-        if written > task.spec.limits.output_bytes() { written - task.spec.limits.output_bytes() } else { 0 }
-    });
-    if dropped > 0 {
-        out.notice(&format!("{}: the output was longer than what is kept; {dropped} bytes are missing", task.row.id));
-    }
-    if task.row.state != TaskState::Completed {
-        out.talk(&format!("{} {}", task.row.id, ending(task)));
-    }
-}
-
-/// How a task ended, in a few words.
-pub(crate) fn ending(task: &TaskView) -> String {
-    let state = task.row.state.as_str();
-    let reason = task.row.reason.map_or("", |reason| reason.as_str());
-    let result = task.result.as_ref();
-    let code = result.and_then(|result| result.exit_code).map(|code| format!("exit code {code}"));
-    let signal = result.and_then(|result| result.signal).map(|signal| format!("signal {signal}"));
-    let detail = result.and_then(|result| result.detail.clone());
-    match detail.or(signal).or(code) {
-        _ if task.row.state == TaskState::Completed => state.to_owned(),
-        _ if reason == state || reason.is_empty() => state.to_owned(),
-        Some(more) => format!("{state} ({reason}): {more}"),
-        None => format!("{state} ({reason})"),
-    }
 }

@@ -40,3 +40,9 @@ fn ages_are_short() {
     assert_eq!(ages, ["0s", "59s", "1m", "59m", "1h", "47h", "2d"]);
     assert_eq!(age(at(0), at(5000)), "0s");
 }
+
+#[test]
+fn bytes_are_said_in_the_largest_unit_that_fits() {
+    let said = [0, 1023, 1024, 1536, 512 << 20, 5 << 30, (1 << 20) - 1, u64::MAX].map(bytes);
+    assert_eq!(said, ["0 B", "1023 B", "1 KiB", "1.5 KiB", "512 MiB", "5 GiB", "1023.9 KiB", "16383.9 PiB"]);
+}

@@ -1,7 +1,7 @@
 //! Following a task over connections that break, and leaving it.
 
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::peer::{Peer, Reply, answer, bytes, problem};
 use crate::program::{ID, OTHER, User, finish, output, state, task};
@@ -89,6 +89,19 @@ fn exit_code_says_how_the_task_ended() {
         }
         assert_eq!(user.run(&["get", ID]).code, 0);
     }
+}
+
+#[test]
+fn who_waits_reads_what_was_returned_and_what_to_do_about_a_limit() {
+    let mut returned = task(ID, "completed", Some("ok"));
+    returned["result"]["return_value"] = json!({"answer": 42});
+    let peer_of_handler = peer(returned, vec![|| Reply::Stream(state(1, "completed"))]);
+    let ran = User::of(&peer_of_handler).run(&["send", "--wait", "r", "--shell", "x"]);
+    assert_eq!((ran.out.as_str(), ran.err.as_str()), ("", "returned {\"answer\":42}\n"));
+
+    let peer = peer(task(ID, "failed", Some("oom")), vec![|| Reply::Stream(state(1, "failed"))]);
+    let ran = User::of(&peer).run(&["send", "--wait", "r", "--shell", "x"]);
+    assert_eq!(ran.err, format!("{ID} failed (oom)\n  next: --memory gives it more\n"));
 }
 
 #[test]
