@@ -69,8 +69,9 @@ fn pid_1_is_not_in_the_tasks_group_or_session() {
     let token = token();
     let code = r#"
 print(os.getpgid(0) != os.getpgid(1) and os.getsid(0) != os.getsid(1), flush=True)
-os.setpriority(os.PRIO_PGRP, 0, 7)
-print(os.getpriority(os.PRIO_PROCESS, 1), flush=True)
+before = os.getpriority(os.PRIO_PROCESS, 1)
+os.setpriority(os.PRIO_PGRP, 0, 19)
+print(os.getpriority(os.PRIO_PROCESS, 1) - before, flush=True)
 subprocess.Popen(["setsid", "sleep", sys.argv[1]])
 os.killpg(0, signal.SIGKILL)
 "#;
@@ -181,9 +182,9 @@ fn a_task_may_still_tend_its_own_processes() {
         r#"
 import fcntl, resource
 child = subprocess.Popen(["sleep", "600"])
-attempt("its own nice", lambda: os.setpriority(os.PRIO_PROCESS, 0, 1))
-attempt("a child's nice", lambda: os.setpriority(os.PRIO_PROCESS, child.pid, 2))
-attempt("its group's nice", lambda: os.setpriority(os.PRIO_PGRP, 0, 3))
+attempt("its own nice", lambda: os.setpriority(os.PRIO_PROCESS, 0, 19))
+attempt("a child's nice", lambda: os.setpriority(os.PRIO_PROCESS, child.pid, 19))
+attempt("its group's nice", lambda: os.setpriority(os.PRIO_PGRP, 0, 19))
 attempt("its own processors", lambda: os.sched_setaffinity(0, os.sched_getaffinity(0)))
 attempt("its own limits", lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64)))
 attempt("a file's signals", lambda: fcntl.fcntl(0, fcntl.F_SETOWN, os.getpid()))
