@@ -1,5 +1,7 @@
 //! What was typed, and what it means. Nothing else in the coordinator sees flags or the environment.
 
+mod s3;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -7,6 +9,7 @@ use anyhow::{Context as _, bail, ensure};
 use clap::{Parser, Subcommand, ValueEnum};
 use protocol::unit::{duration_ms, size_bytes};
 
+use crate::objects;
 use crate::retention::Retention;
 use crate::store::Ttls;
 
@@ -25,6 +28,8 @@ pub struct Arguments {
     pub log_format: LogFormat,
     #[command(flatten)]
     serve: Serve,
+    #[command(flatten)]
+    s3: s3::Arguments,
 }
 
 #[derive(Debug, Subcommand)]
@@ -115,6 +120,8 @@ pub struct Config {
     pub retention: Retention,
     /// Bytes of files that one attempt may bring.
     pub artifacts_limit: u64,
+    /// The bucket that files are kept in; without one, a directory of the state directory.
+    pub s3: Option<objects::s3::Settings>,
     /// How long requests may take to finish at the end.
     pub grace: std::time::Duration,
     /// What one listener puts up with.
@@ -193,6 +200,7 @@ impl Arguments {
             ttls: Ttls { first_s: serve.first_lease_ttl, code_s: serve.lease_ttl, agent_s: serve.agent_lease_ttl },
             retention: Retention { tasks_ms: serve.retention, output_ms: serve.output_retention },
             artifacts_limit: serve.artifacts_limit,
+            s3: self.s3.settings()?,
             grace: std::time::Duration::from_millis(serve.grace.unsigned_abs()),
             patience: Patience::default(),
         })

@@ -5,6 +5,7 @@ pub mod admin;
 pub mod artifacts;
 pub mod auth;
 pub mod body;
+mod content;
 pub mod error;
 pub mod events;
 pub mod health;

@@ -91,7 +91,7 @@ async fn open_queue(config: &Config, state: &StateDir, shutdown: Shutdown) -> an
     workers.remember(store.workers(now.at.plus_ms(-REMEMBER_WORKERS_MS)).await?);
     Ok(Queue {
         store,
-        objects: Objects::open_directory(&state.objects())?,
+        objects: open_objects(config, state).await?,
         uploading: uploads::Uploading::default(),
         artifacts_limit: config.artifacts_limit,
         clock,
@@ -101,6 +101,13 @@ async fn open_queue(config: &Config, state: &StateDir, shutdown: Shutdown) -> an
         default_agent: config.default_agent.clone(),
         shutdown,
     })
+}
+
+async fn open_objects(config: &Config, state: &StateDir) -> anyhow::Result<Objects> {
+    let Some(s3) = &config.s3 else { return Objects::open_directory(&state.objects()) };
+    let objects = Objects::open_s3(s3.clone(), &state.objects()).await?;
+    tracing::info!(endpoint = s3.endpoint, bucket = s3.bucket, prefix = s3.prefix, "files are kept in a bucket");
+    Ok(objects)
 }
 
 /// Reads the keys. The first start makes one, for the operator of this machine.

@@ -61,7 +61,7 @@ impl Queue {
     /// # Errors
     /// `LeaseLost`, `TooManyUploads`, or see `StoreError`; nothing is left behind.
     pub async fn keep_upload(&self, holder: Holder, path: RelativePath, incoming: Incoming) -> Result<Uploaded> {
-        let kept = tokio::task::spawn_blocking(move || incoming.keep()).await.map_err(std::io::Error::from)??;
+        let kept = incoming.keep().await?;
         let upload = Upload { path, blob: kept.name.clone(), size: kept.size, sha256: kept.sha256.clone() };
         let uploaded = Uploaded { size: kept.size, sha256: kept.sha256.clone() };
         let replaced = self.store.keep_upload(holder, upload, self.artifacts_limit).await?;
@@ -98,7 +98,7 @@ impl Queue {
     /// See `StoreError`; what went is gone.
     pub async fn sweep_blobs(&self) -> Result<u64> {
         let mut total = 0;
-        for names in self.objects.settled().await?.chunks(NAMES_AT_ONCE) {
+        for names in self.objects.settled(self.clock.now().wall).await?.chunks(NAMES_AT_ONCE) {
             let named = self.store.named(names.to_vec()).await?;
             let orphans: Vec<String> = names.iter().filter(|name| !named.contains(*name)).cloned().collect();
             total += orphans.len() as u64;

@@ -46,6 +46,14 @@ impl From<StoreError> for Refusal {
             StoreError::IdempotencyMismatch => Self::new(Code::IdempotencyMismatch, detail),
             StoreError::DiskFull => disk_full(),
             StoreError::Objects(error) if error.kind() == std::io::ErrorKind::StorageFull => disk_full(),
+            StoreError::Objects(error) if error.kind() == std::io::ErrorKind::HostUnreachable => {
+                tracing::error!(error = detail, "the object store is not to be had");
+                Self::new(
+                    Code::Unavailable,
+                    "the coordinator's object store does not answer: try again in a moment; the coordinator's log says more \
+                     under this request_id",
+                )
+            }
             StoreError::Objects(_) => {
                 tracing::error!(error = detail, "the object store failed");
                 Self::new(

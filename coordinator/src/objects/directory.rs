@@ -1,28 +1,35 @@
-//! Blobs as files of a directory: `incoming/` has what is being written, `blobs/` what is whole.
+//! Blobs as files of a directory: `incoming/` has what is being written, `blobs/` what is whole, `plain/` copies for people.
 
-use std::collections::HashSet;
+mod plain;
+
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use anyhow::Context as _;
-use sha2::{Digest as _, Sha256};
+use bytes::Bytes;
+
+use super::incoming::{Kept, hexadecimal};
+use super::unnamed::Unnamed;
+use super::{Objects, blocking};
+
+/// From so many files on, one call that brings the whole file system to the disk is cheaper than one for each.
+const MANY_FILES: usize = 8;
 
 /// A directory of blobs.
 #[derive(Clone)]
 pub struct Directory {
     root: Arc<Path>,
-    /// Blobs that are kept but not named yet: the sweep must not take them for nobody's.
-    unnamed: Arc<Mutex<HashSet<String>>>,
+    unnamed: Unnamed,
 }
 
 impl Directory {
     pub(super) fn open(root: &Path) -> anyhow::Result<Self> {
-        let directory = Self { root: root.into(), unnamed: Arc::default() };
+        let directory = Self { root: root.into(), unnamed: Unnamed::default() };
         let prepare = || {
-            for part in ["blobs", "incoming"] {
+            for part in ["blobs", "incoming", "plain"] {
                 DirBuilder::new().recursive(true).mode(0o700).create(root.join(part))?;
             }
             for entry in fs::read_dir(root.join("incoming"))? {
@@ -38,18 +45,40 @@ impl Directory {
         self.root.join("blobs").join(name)
     }
 
-    fn unnamed(&self) -> MutexGuard<'_, HashSet<String>> {
-        self.unnamed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn begin(&self) -> io::Result<Incoming> {
+    pub(super) fn begin(&self) -> io::Result<Draft> {
         let path = self.root.join("incoming").join(random()?);
         let file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&path)?;
-        Ok(Incoming { directory: self.clone(), file, path, sum: Sha256::new(), size: 0 })
+        Ok(Draft { file, path })
     }
 
-    pub(super) fn read(&self, name: &str) -> io::Result<File> {
-        File::open(self.blob(name))
+    /// Brings drafts to the disk under names of their sums.
+    pub(super) fn keep(&self, drafts: Vec<Draft>, sums: Vec<(String, u64)>) -> io::Result<Vec<Kept>> {
+        if drafts.len() < MANY_FILES {
+            drafts.iter().try_for_each(|draft| draft.file.sync_all())?;
+        } else {
+            rustix::fs::syncfs(File::open(self.root.join("incoming"))?)?;
+        }
+        let mut all = Vec::with_capacity(drafts.len());
+        for (draft, (sha256, size)) in drafts.iter().zip(sums) {
+            let name = format!("{sha256}.{}", random()?);
+            self.unnamed.add(&name);
+            let kept = Kept { objects: Objects::Dir(self.clone()), name, size, sha256, is_named: false };
+            fs::rename(&draft.path, self.blob(&kept.name))?;
+            all.push(kept);
+        }
+        File::open(self.root.join("blobs"))?.sync_all()?;
+        Ok(all)
+    }
+
+    /// A blob is named or gone: the sweep may look at it.
+    pub(super) fn settle(&self, name: &str) {
+        self.unnamed.settle(name);
+    }
+
+    pub(super) fn read(&self, name: &str, start: u64) -> io::Result<File> {
+        let mut file = File::open(self.blob(name))?;
+        file.seek(SeekFrom::Start(start))?;
+        Ok(file)
     }
 
     pub(super) fn remove(&self, name: &str) -> io::Result<()> {
@@ -64,93 +93,51 @@ impl Directory {
         for entry in fs::read_dir(self.root.join("blobs"))? {
             names.extend(entry?.file_name().into_string());
         }
-        let unnamed = self.unnamed();
-        names.retain(|name| !unnamed.contains(name));
+        self.unnamed.drop_from(&mut names);
         Ok(names)
     }
 }
 
-/// A blob that is being written. Dropped, it leaves nothing behind.
-pub struct Incoming {
-    directory: Directory,
+/// A file that is being written. Dropped, it leaves nothing behind.
+pub(super) struct Draft {
     file: File,
     path: PathBuf,
-    sum: Sha256,
-    size: u64,
 }
 
-impl Incoming {
-    pub(super) fn write(&mut self, piece: &[u8]) -> io::Result<()> {
-        self.file.write_all(piece)?;
-        self.sum.update(piece);
-        self.size += piece.len() as u64;
-        Ok(())
+impl Draft {
+    pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all(bytes)
     }
 
-    /// Brings it to the disk under its name. Blocks.
-    ///
-    /// # Errors
-    /// When the disk does not take it; nothing is left behind.
-    pub fn keep(mut self) -> io::Result<Kept> {
-        self.file.sync_all()?;
-        let sha256 = hexadecimal(&std::mem::take(&mut self.sum).finalize());
-        let name = format!("{sha256}.{}", random()?);
-        self.directory.unnamed().insert(name.clone());
-        let kept = Kept { directory: self.directory.clone(), name, size: self.size, sha256, is_named: false };
-        fs::rename(&self.path, self.directory.blob(&kept.name))?;
-        File::open(self.directory.root.join("blobs"))?.sync_all()?;
-        Ok(kept)
+    /// The same file for reading.
+    pub(super) fn reopen(&self) -> io::Result<File> {
+        File::open(&self.path)
     }
 }
 
-impl Drop for Incoming {
+impl Drop for Draft {
     fn drop(&mut self) {
         // Once it is kept it is not there any more; what stays by mistake goes at the next start.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// A blob that is on the disk. It is removed again unless somebody names it.
-pub struct Kept {
-    directory: Directory,
-    /// Its name.
-    pub name: String,
-    /// Its bytes.
-    pub size: u64,
-    /// Their SHA-256, in hexadecimal.
-    pub sha256: String,
-    is_named: bool,
+/// The next piece of a file, of which so many bytes are wanted.
+pub(super) async fn piece(file: &File, left: u64) -> io::Result<Bytes> {
+    const PIECE_BYTES: u64 = 256 << 10;
+    let length = usize::try_from(left.min(PIECE_BYTES)).map_err(io::Error::other)?;
+    let mut file = file.try_clone()?;
+    blocking(move || {
+        let mut bytes = vec![0; length];
+        file.read_exact(&mut bytes)?;
+        Ok(bytes.into())
+    })
+    .await
 }
 
-impl Kept {
-    /// The store names it now: it stays.
-    pub fn is_named(mut self) {
-        self.is_named = true;
-    }
-}
-
-impl Drop for Kept {
-    fn drop(&mut self) {
-        if !self.is_named {
-            // What cannot be removed now is found by the sweep.
-            let _ = self.directory.remove(&self.name);
-        }
-        self.directory.unnamed().remove(&self.name);
-    }
-}
-
-fn random() -> io::Result<String> {
+/// Digits that nobody can guess.
+pub(super) fn random() -> io::Result<String> {
     let mut bytes = [0u8; 8];
     getrandom::fill(&mut bytes).map_err(io::Error::other)?;
     Ok(hexadecimal(&bytes))
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    let mut text = String::with_capacity(2 * bytes.len());
-    for byte in bytes {
-        // cannot fail: a text takes everything
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
 }

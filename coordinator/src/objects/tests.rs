@@ -1,64 +1,93 @@
-//! Claims about blobs.
+//! One suite for every kind of object store, against real servers: a directory, rclone, which checks signatures, and moto.
+//! Then what only S3 has, and what a store may do wrong.
+
+mod blobs;
+mod broken;
+mod copies;
+mod proxy;
+mod refused;
+mod servers;
+mod uploads;
 
 use bytes::Bytes;
 
-use super::{Incoming, Objects};
+use super::{Incoming, Kept, Objects};
+use servers::{Server, settings};
 
-fn names(dir: &std::path::Path, part: &str) -> Vec<String> {
-    let entries = std::fs::read_dir(dir.join(part)).unwrap();
-    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+/// A store of some kind, and what must outlive it.
+struct Opened {
+    objects: Objects,
+    _dir: tempfile::TempDir,
+    _server: Option<Server>,
 }
 
-async fn received(objects: &Objects, pieces: &[&'static str]) -> Incoming {
-    let (sender, writing) = objects.receive();
-    for piece in pieces {
-        sender.send(Bytes::from_static(piece.as_bytes())).await.unwrap();
+fn open_directory() -> Opened {
+    let dir = tempfile::tempdir().unwrap();
+    Opened { objects: Objects::open_directory(dir.path()).unwrap(), _dir: dir, _server: None }
+}
+
+async fn open_s3(server: Server) -> Opened {
+    let dir = tempfile::tempdir().unwrap();
+    let objects = Objects::open_s3(settings(&server.url), dir.path()).await.unwrap();
+    Opened { objects, _dir: dir, _server: Some(server) }
+}
+
+/// Runs each claim against every kind of store. Moto takes seconds to start: there one test has them all.
+macro_rules! every_objects {
+    ($($(#[$meta:meta])* async fn $name:ident($objects:ident: &Objects) $body:block)+) => {
+        $($(#[$meta])* async fn $name($objects: &super::Objects) $body)+
+        mod directory {
+            $(#[tokio::test] async fn $name() { super::$name(&super::super::open_directory().objects).await; })+
+        }
+        mod rclone {
+            use super::super::{Server, open_s3};
+            $(#[tokio::test] async fn $name() { super::$name(&open_s3(Server::rclone()).await.objects).await; })+
+        }
+        mod moto {
+            #[tokio::test]
+            async fn every_claim_holds() {
+                let opened = super::super::open_s3(super::super::Server::moto().await).await;
+                $(eprintln!(stringify!($name)); super::$name(&opened.objects).await;)+
+            }
+        }
+    };
+}
+use every_objects;
+
+async fn incoming(objects: &Objects, bytes: &[u8]) -> Incoming {
+    let mut incoming = objects.begin();
+    for piece in bytes.chunks(100_000) {
+        incoming.write(piece).await.unwrap();
     }
-    drop(sender);
-    writing.await.unwrap().unwrap()
+    incoming
 }
 
-#[tokio::test]
-async fn a_blob_is_named_after_its_bytes_and_read_back() {
-    let dir = tempfile::tempdir().unwrap();
-    let objects = Objects::open_directory(dir.path()).unwrap();
-    let kept = received(&objects, &["a", "bc"]).await.keep().unwrap();
-    assert_eq!(kept.sha256, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-    assert!(kept.name.starts_with(&kept.sha256) && kept.size == 3);
+async fn kept(objects: &Objects, bytes: &[u8]) -> Kept {
+    incoming(objects, bytes).await.keep().await.unwrap()
+}
+
+/// The name of a blob that stays.
+async fn blob(objects: &Objects, bytes: &[u8]) -> String {
+    let kept = kept(objects, bytes).await;
     let name = kept.name.clone();
     kept.is_named();
-    let text = std::io::read_to_string(objects.read(name).await.unwrap()).unwrap();
-    assert_eq!(text, "abc");
-    assert!(names(dir.path(), "incoming").is_empty());
+    name
 }
 
-#[tokio::test]
-async fn what_is_not_kept_or_not_named_leaves_nothing() {
-    let dir = tempfile::tempdir().unwrap();
-    let objects = Objects::open_directory(dir.path()).unwrap();
-    drop(received(&objects, &["x"]).await);
-    drop(received(&objects, &["y"]).await.keep().unwrap());
-    assert!(names(dir.path(), "incoming").is_empty() && names(dir.path(), "blobs").is_empty());
+/// Bytes that do not repeat themselves where parts begin.
+fn bytes(length: usize) -> Bytes {
+    (0..length).map(|place| ((place * 31) >> 7).to_le_bytes()[0]).collect()
 }
 
-#[tokio::test]
-async fn a_blob_that_is_about_to_be_named_is_not_nobodys() {
-    let dir = tempfile::tempdir().unwrap();
-    let objects = Objects::open_directory(dir.path()).unwrap();
-    let kept = received(&objects, &["x"]).await.keep().unwrap();
-    assert!(objects.settled().await.unwrap().is_empty());
-    let name = kept.name.clone();
-    kept.is_named();
-    assert_eq!(objects.settled().await.unwrap(), vec![name.clone()]);
-    objects.remove(vec![name.clone(), name]).await.unwrap();
-    assert!(objects.settled().await.unwrap().is_empty());
+async fn until<F: Future<Output = bool>>(what: &str, mut holds: impl FnMut() -> F) {
+    let waiting = async {
+        while !holds().await {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(60), waiting).await.unwrap_or_else(|_| panic!("never: {what}"));
 }
 
-#[test]
-fn half_a_blob_of_a_crash_is_gone_after_the_next_start() {
-    let dir = tempfile::tempdir().unwrap();
-    drop(Objects::open_directory(dir.path()).unwrap());
-    std::fs::write(dir.path().join("incoming/half"), "x").unwrap();
-    drop(Objects::open_directory(dir.path()).unwrap());
-    assert!(names(dir.path(), "incoming").is_empty());
+async fn is_absent(objects: &Objects, name: &str) -> bool {
+    objects.bytes(name, 1).await.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
 }

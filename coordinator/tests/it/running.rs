@@ -42,6 +42,7 @@ pub(crate) fn config(dir: &Path) -> Config {
         ttls: Ttls { first_s: 10, code_s: 30, agent_s: 120 },
         retention: Retention { tasks_ms: 30 * 86_400_000, output_ms: 7 * 86_400_000 },
         artifacts_limit: 1 << 20,
+        s3: None,
         grace: DEADLINE,
         patience: Patience::default(),
     }
