@@ -29,7 +29,7 @@ pub struct Arguments {
     #[command(flatten)]
     serve: Serve,
     #[command(flatten)]
-    s3: s3::Arguments,
+    s3: s3::Bucket,
 }
 
 #[derive(Debug, Subcommand)]

@@ -1,13 +1,15 @@
 //! The coordinator: accepts tasks, leases them to workers, keeps their results.
 //!
 //! From the outside in: `http` speaks with clients, workers and operators; `queue` has the verbs; `lifecycle` has the rules;
-//! `store` keeps the rows, `objects` the files; `wakeup` knows who waits; `reaper` and `retention` keep house.
+//! `store` keeps the rows, `objects` the files; `wakeup` knows who waits; `reaper` and `retention` keep house,
+//! `mirror` the copy that people see.
 
 pub mod clock;
 pub mod config;
 pub mod http;
 pub mod key;
 pub mod lifecycle;
+pub mod mirror;
 pub mod objects;
 pub mod queue;
 pub mod reaper;
@@ -64,7 +66,7 @@ pub async fn run(config: Config, shutdown: Shutdown) -> anyhow::Result<()> {
 
     let served = Served { shutdown: shutdown.clone(), grace: config.grace, patience: config.patience };
     let housekeeping = async {
-        tokio::join!(reaper::run(&queue), retention::run(&queue, config.retention));
+        tokio::join!(reaper::run(&queue), retention::run(&queue, config.retention), mirror::run(&queue));
     };
     let workers_routes = async {
         if let Some(listener) = workers {
@@ -92,6 +94,7 @@ async fn open_queue(config: &Config, state: &StateDir, shutdown: Shutdown) -> an
     Ok(Queue {
         store,
         objects: open_objects(config, state).await?,
+        mirror: mirror::Mirror::default(),
         uploading: uploads::Uploading::default(),
         artifacts_limit: config.artifacts_limit,
         clock,

@@ -179,4 +179,4 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

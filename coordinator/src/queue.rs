@@ -10,6 +10,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::clock::Clock;
 use crate::lifecycle::{Change, Holder, State, Task};
+use crate::mirror::Mirror;
 use crate::objects::Objects;
 use crate::shutdown::Shutdown;
 use crate::store::{
@@ -26,6 +27,8 @@ pub struct Queue {
     pub store: Store,
     /// Where the files of tasks are kept.
     pub objects: Objects,
+    /// Who waits for the published copy, and what is asked for first.
+    pub mirror: Mirror,
     /// Which leases upload right now.
     pub uploading: Uploading,
     /// Bytes of files that one lease may upload.

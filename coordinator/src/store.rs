@@ -13,16 +13,16 @@ use std::path::Path;
 
 use protocol::admin::{KeyView, RepoChange, RepoView};
 use protocol::path::RelativePath;
-use protocol::{KeyId, RepoName, TaskId, Timestamp};
+use protocol::{KeyId, RepoName, SessionName, TaskId, Timestamp};
 
 use crate::clock::Now;
 use crate::key::KeyHash;
 use crate::lifecycle::{Change, Holder, Rejected, Task};
 use sqlite::Sqlite;
 pub use types::{
-    Appended, Ask, Durability, Filter, Idempotency, Kept, Leased, ListedTask, NewTask, Notice, OutputPart, Prune,
-    StoreError, StoredArtifact, StoredEvent, StoredTask, StoredWorker, Submitted, Target, TaskEvents, Ttls, Updated,
-    Upload, Uploads, WaitingFacts,
+    Appended, Ask, Done, Durability, Filter, Idempotency, Kept, Leased, ListedTask, MirrorFile, MirrorPart, Mirrored,
+    NewTask, Notice, OutputPart, Prune, StoreError, StoredArtifact, StoredCopy, StoredEvent, StoredTask, StoredWorker,
+    Submitted, Target, TaskEvents, ToMirror, Ttls, Updated, Upload, Uploads, WaitingFacts,
 };
 
 /// A place to keep tasks.
@@ -85,6 +85,16 @@ operations! {
     fn drop_dead_uploads() -> Vec<String>;
     /// Those of the blobs that an upload or a task names.
     fn named(blobs: Vec<String>) -> HashSet<String>;
+    /// Rows of the outbox of the published copy, a bounded number, with what is there now.
+    fn to_mirror(part: MirrorPart) -> Vec<ToMirror>;
+    /// Takes rows out of that outbox, unless what they say changed again meanwhile.
+    fn mirrored(done: Vec<Mirrored>) -> ();
+    /// Whether a path of a session is still to be copied.
+    fn is_mirror_pending(session: SessionName, path: String) -> bool;
+    /// Rows of that outbox.
+    fn mirror_pending() -> u64;
+    /// The copies of a session as they were last written, and what is about to change.
+    fn copies(session: SessionName) -> Vec<StoredCopy>;
     /// What keeps a queued task from being leased, as far as the database knows.
     fn waiting(id: TaskId) -> WaitingFacts;
     /// Keeps a key. Durable.

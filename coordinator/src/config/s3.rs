@@ -10,7 +10,7 @@ use crate::objects::s3::{Patience, Secret, Settings};
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Files in a bucket (S3)")]
-pub(super) struct Arguments {
+pub(super) struct Bucket {
     /// The bucket that files are kept in; without one, a directory. Its keys: CW_S3_ACCESS_KEY and CW_S3_SECRET_KEY, or files
     /// that CW_S3_ACCESS_KEY_FILE and CW_S3_SECRET_KEY_FILE name
     #[arg(long, env = "CW_S3_BUCKET")]
@@ -26,7 +26,7 @@ pub(super) struct Arguments {
     s3_prefix: String,
 }
 
-impl Arguments {
+impl Bucket {
     /// The bucket, if there is to be one.
     pub(super) fn settings(&self) -> anyhow::Result<Option<Settings>> {
         let Some(bucket) = self.s3_bucket.as_deref().filter(|bucket| !bucket.is_empty()) else {

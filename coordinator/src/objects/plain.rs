@@ -75,8 +75,8 @@ impl Objects {
     pub async fn read_plain(&self, plain: &Plain) -> io::Result<Reading> {
         let source = match self {
             Self::Dir(directory) => {
-                let (directory, name) = (directory.clone(), plain.name.clone());
-                Source::Dir(blocking(move || directory.open_plain(&name)).await?)
+                let (directory, plain) = (directory.clone(), plain.clone());
+                Source::Dir(blocking(move || directory.open_plain(&plain)).await?)
             }
             Self::S3(s3) => Source::S3(Box::new(s3.read_plain(plain).await?)),
         };

@@ -6,11 +6,12 @@ mod broken;
 mod copies;
 mod proxy;
 mod refused;
-mod servers;
+pub(crate) mod servers;
 mod uploads;
 
 use bytes::Bytes;
 
+use super::s3::{Patience, Secret, Settings};
 use super::{Incoming, Kept, Objects};
 use servers::{Server, settings};
 

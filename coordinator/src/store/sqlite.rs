@@ -6,6 +6,7 @@
 mod admin;
 mod artifacts;
 mod events;
+mod mirror;
 mod prune;
 mod read;
 mod readers;
@@ -24,15 +25,15 @@ use std::time::Duration;
 use anyhow::Context as _;
 use protocol::admin::{KeyView, RepoChange, RepoView};
 use protocol::path::RelativePath;
-use protocol::{KeyId, RepoName, TaskId, Timestamp, WorkerEvent, WorkerId};
+use protocol::{KeyId, RepoName, SessionName, TaskId, Timestamp, WorkerEvent, WorkerId};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::migrate::{STEPS, migrate};
 use super::types::{
-    Appended, Ask, Durability, Filter, Kept, Leased, ListedTask, NewTask, Notice, OutputPart, Prune, StoreError,
-    StoredArtifact, StoredEvent, StoredTask, StoredWorker, Submitted, Target, TaskEvents, Ttls, Updated, Upload,
-    Uploads, WaitingFacts,
+    Appended, Ask, Durability, Filter, Kept, Leased, ListedTask, MirrorPart, Mirrored, NewTask, Notice, OutputPart,
+    Prune, StoreError, StoredArtifact, StoredCopy, StoredEvent, StoredTask, StoredWorker, Submitted, Target,
+    TaskEvents, ToMirror, Ttls, Updated, Upload, Uploads, WaitingFacts,
 };
 use crate::clock::Now;
 use crate::key::KeyHash;
@@ -152,6 +153,26 @@ impl Sqlite {
 
     pub(super) async fn named(&self, blobs: Vec<String>) -> Result<HashSet<String>> {
         self.readers.run(move |db| artifacts::named(db, &blobs)).await
+    }
+
+    pub(super) async fn to_mirror(&self, part: MirrorPart) -> Result<Vec<ToMirror>> {
+        self.readers.run(move |db| mirror::rows(db, &part)).await
+    }
+
+    pub(super) async fn mirrored(&self, done: Vec<Mirrored>) -> Result<()> {
+        self.writer.run(Durability::Process, move |db| mirror::done(db, &done)).await
+    }
+
+    pub(super) async fn is_mirror_pending(&self, session: SessionName, path: String) -> Result<bool> {
+        self.readers.run(move |db| mirror::is_pending(db, &session, &path)).await
+    }
+
+    pub(super) async fn mirror_pending(&self) -> Result<u64> {
+        self.readers.run(mirror::pending).await
+    }
+
+    pub(super) async fn copies(&self, session: SessionName) -> Result<Vec<StoredCopy>> {
+        self.readers.run(move |db| mirror::copies(db, &session)).await
     }
 
     pub(super) async fn waiting(&self, id: TaskId) -> Result<WaitingFacts> {

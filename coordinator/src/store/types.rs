@@ -1,5 +1,7 @@
 //! What the store is asked and what it answers.
 
+mod mirror;
+
 use protocol::path::RelativePath;
 use protocol::{
     LeaseGrant, LeaseId, RepoName, Report, SessionName, Spec, TaskId, TaskRow, TaskState, Timestamp, WorkerId,
@@ -9,6 +11,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::lifecycle::{Hold, Holder, Rejected, Task};
+pub use mirror::{Done, MirrorFile, MirrorPart, Mirrored, StoredCopy, ToMirror};
 
 /// Why an operation did not happen.
 #[derive(Debug, thiserror::Error)]

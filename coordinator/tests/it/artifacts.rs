@@ -138,7 +138,7 @@ async fn a_lease_that_is_lost_while_it_uploads_leaves_nothing() {
     let body = reqwest::Body::wrap_stream(tokio_stream::wrappers::ReceiverStream::new(receiver));
     let request = on.request(Method::POST, &format!("/v1/leases/{}/uploads?path=x", lease.id));
     let uploading = tokio::spawn(request.bearer_auth(&lease.worker.key).body(body).send());
-    sender.send(Ok("ab".into())).await.unwrap();
+    sender.send(Ok(vec![b'a'; 300_000].into())).await.unwrap(); // more than waits in memory
     swept(&on, 1).await;
     lease.upload("y", b"abc").await.refused(Code::Conflict);
     lease.exit(0).await.ok();
@@ -158,7 +158,7 @@ async fn an_upload_that_breaks_off_leaves_nothing() {
     let body = reqwest::Body::wrap_stream(tokio_stream::wrappers::ReceiverStream::new(receiver));
     let request = on.request(Method::POST, &format!("/v1/leases/{}/uploads?path=x", lease.id));
     let uploading = tokio::spawn(request.bearer_auth(&lease.worker.key).body(body).send());
-    sender.send(Ok("ab".into())).await.unwrap();
+    sender.send(Ok(vec![b'a'; 300_000].into())).await.unwrap(); // more than waits in memory
     swept(&on, 1).await;
     sender.send(Err(std::io::Error::other("gone"))).await.unwrap();
     assert!(uploading.await.unwrap().is_err());

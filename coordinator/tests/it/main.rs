@@ -6,6 +6,7 @@
 mod answer;
 mod artifacts;
 mod bodies;
+mod buckets;
 mod connections;
 mod durability;
 mod events;

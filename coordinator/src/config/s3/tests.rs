@@ -1,9 +1,9 @@
 //! Claims about the settings of a bucket.
 
-use super::{Arguments, is_bucket, is_loopback, prefix};
+use super::{Bucket, is_bucket, is_loopback, prefix};
 
-fn arguments(endpoint: Option<&str>) -> Arguments {
-    Arguments {
+fn arguments(endpoint: Option<&str>) -> Bucket {
+    Bucket {
         s3_bucket: None,
         s3_endpoint: endpoint.map(str::to_owned),
         s3_region: "eu-west-3".into(),

@@ -84,19 +84,26 @@ impl Directory {
         Ok(found)
     }
 
-    pub(in crate::objects) fn open_plain(&self, name: &str) -> io::Result<File> {
-        let path = self.plain_root().join(name);
+    pub(in crate::objects) fn open_plain(&self, plain: &Plain) -> io::Result<File> {
+        let path = self.plain_root().join(&plain.name);
         if passes_link(&self.plain_root(), &path) {
             return Err(io::ErrorKind::NotFound.into());
         }
-        File::open(path)
+        let file = File::open(path)?;
+        if tag(&file.metadata()?) == plain.tag {
+            return Ok(file);
+        }
+        Err(io::Error::new(io::ErrorKind::InvalidData, format!("somebody wrote {} meanwhile", plain.name)))
     }
 }
 
 fn described(path: &Path, name: String) -> io::Result<Plain> {
     let about = fs::symlink_metadata(path)?;
-    let tag = format!("{}.{:09}-{}", about.mtime(), about.mtime_nsec(), about.ino());
-    Ok(Plain { name, size: about.len(), tag })
+    Ok(Plain { name, size: about.len(), tag: tag(&about) })
+}
+
+fn tag(about: &fs::Metadata) -> String {
+    format!("{}.{:09}-{}", about.mtime(), about.mtime_nsec(), about.ino())
 }
 
 /// Makes the folders on the way to a file. What is in the way is older than the file: the last state wins.

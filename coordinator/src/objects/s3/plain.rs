@@ -58,13 +58,18 @@ impl S3 {
     }
 
     pub(in crate::objects) async fn read_plain(&self, plain: &Plain) -> io::Result<Pieces> {
-        Pieces::open(self.clone(), self.plain(&plain.name)?, "", 0..plain.size).await
+        Pieces::open_tagged(self.clone(), self.plain(&plain.name)?, &plain.tag, plain.size).await
     }
 }
 
 fn described(object: ObjectMeta, name: String) -> Plain {
-    // Servers quote it in some answers and not in others. Without one the time must do.
-    let tag = object.e_tag.map(|tag| tag.trim_matches('"').to_owned());
+    // Without a tag the time must do.
+    let tag = object.e_tag.as_deref().map(|tag| unquoted(tag).to_owned());
     let tag = tag.unwrap_or_else(|| object.last_modified.timestamp_millis().to_string());
     Plain { name, size: object.size, tag }
+}
+
+/// Servers quote a tag in some answers and not in others.
+pub(super) fn unquoted(tag: &str) -> &str {
+    tag.trim_matches('"')
 }

@@ -29,14 +29,29 @@ pub(in crate::objects) struct Pieces {
     answer: Option<Answer>,
     /// Of a whole blob: what has come, and what it must be.
     sum: Option<(Sha256, String)>,
+    /// Of an object that others may write: the tag that it must have.
+    tag: Option<String>,
     breaks: u32,
     /// Where the last break was that counted.
     broke_at: u64,
 }
 
 impl Pieces {
+    fn new(s3: S3, key: Key, part: Range<u64>) -> Self {
+        Self { s3, key, broke_at: part.start, left: part, answer: None, sum: None, tag: None, breaks: 0 }
+    }
+
+    /// A whole object that others may write, as it was when it had this tag.
+    pub(super) async fn open_tagged(s3: S3, key: Key, tag: &str, size: u64) -> io::Result<Self> {
+        let mut pieces = Self { tag: Some(tag.to_owned()), ..Self::new(s3, key, 0..size) };
+        if size > 0 {
+            pieces.ask().await?;
+        }
+        Ok(pieces)
+    }
+
     pub(super) async fn open(s3: S3, key: Key, name: &str, part: Range<u64>) -> io::Result<Self> {
-        let mut pieces = Self { s3, key, broke_at: part.start, left: part, answer: None, sum: None, breaks: 0 };
+        let mut pieces = Self::new(s3, key, part);
         if pieces.left.is_empty() {
             return Ok(pieces);
         }
@@ -56,6 +71,10 @@ impl Pieces {
         let got = got.map_err(|error| self.s3.failed(&error, Doing::Read, self.key.as_ref()))?;
         if got.range != self.left {
             return Err(self.damaged(format!("it has {} bytes, of which {:?} were wanted", got.meta.size, self.left)));
+        }
+        let tag = got.meta.e_tag.as_deref().map(super::plain::unquoted);
+        if self.tag.is_some() && tag.is_some() && tag != self.tag.as_deref() {
+            return Err(self.damaged("somebody wrote it meanwhile".into()));
         }
         let size = got.meta.size;
         self.answer = Some(got.into_stream());

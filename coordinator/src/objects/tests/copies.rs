@@ -82,4 +82,15 @@ every_objects! {
         assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{error}");
         assert!(objects.published("six").await.unwrap().is_empty());
     }
+
+    async fn an_object_that_somebody_wrote_after_it_was_listed_is_not_taken_for_the_listed_one(objects: &Objects) {
+        let (old, new) = (blob(objects, b"old").await, blob(objects, b"much newer").await);
+        let listed = objects.publish(&old, "seven/x").await.unwrap();
+        objects.publish(&new, "seven/x").await.unwrap();
+        let read = match objects.read_plain(&listed).await {
+            Ok(reading) => reading.bytes().await,
+            Err(error) => Err(error),
+        };
+        assert!(read.is_err(), "{read:?}");
+    }
 }

@@ -6,30 +6,30 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use crate::objects::s3::{Patience, Secret, Settings};
+use super::{Patience, Secret, Settings};
 
-pub(super) const ACCESS_KEY: &str = "AKIDTEST";
-pub(super) const SECRET_KEY: &str = "not-so-secret";
-pub(super) const BUCKET: &str = "bucket";
+pub(crate) const ACCESS_KEY: &str = "AKIDTEST";
+pub(crate) const SECRET_KEY: &str = "not-so-secret";
+pub(crate) const BUCKET: &str = "bucket";
 
 /// A server. It ends with the test.
-pub(super) struct Server {
+pub(crate) struct Server {
     child: Child,
     /// What rclone serves.
-    pub(super) dir: tempfile::TempDir,
+    pub(crate) dir: tempfile::TempDir,
     /// Where it listens.
-    pub(super) url: String,
+    pub(crate) url: String,
 }
 
 impl Server {
     /// Serves a directory, and checks signatures.
-    pub(super) fn rclone() -> Self {
+    pub(crate) fn rclone() -> Self {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join(BUCKET)).unwrap();
         Self::rclone_in(dir, "127.0.0.1:0")
     }
 
-    pub(super) fn rclone_in(dir: tempfile::TempDir, address: &str) -> Self {
+    pub(crate) fn rclone_in(dir: tempfile::TempDir, address: &str) -> Self {
         let mut command = Command::new(installed("rclone"));
         command.args(["serve", "s3", "--config", "/dev/null", "--addr", address]);
         command.args(["--auth-key", &format!("{ACCESS_KEY},{SECRET_KEY}")]).arg(dir.path());
@@ -37,7 +37,7 @@ impl Server {
     }
 
     /// Keeps everything in memory, and believes every signature.
-    pub(super) async fn moto() -> Self {
+    pub(crate) async fn moto() -> Self {
         let mut command = Command::new(installed("python3"));
         command.args(["-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]).env("NO_COLOR", "1");
         let server = Self::start(command, tempfile::tempdir().unwrap());
@@ -61,7 +61,7 @@ impl Server {
     }
 
     /// Ends it at once, and gives what it served.
-    pub(super) fn kill(mut self) -> (tempfile::TempDir, String) {
+    pub(crate) fn kill(mut self) -> (tempfile::TempDir, String) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
         let dir = std::mem::replace(&mut self.dir, tempfile::tempdir().unwrap());
@@ -101,7 +101,7 @@ fn installed(program: &str) -> PathBuf {
 }
 
 /// Short waits, so that what must fail does so soon.
-pub(super) fn settings(url: &str) -> Settings {
+pub(crate) fn settings(url: &str) -> Settings {
     let (answer, retry_for) = (Duration::from_secs(10), Duration::from_secs(20));
     let patience = Patience { connect: Duration::from_secs(2), answer, piece: answer, retries: 3, retry_for };
     Settings {

@@ -68,6 +68,6 @@ async fn a_queue_of_the_first_schema_is_still_read_and_takes_files() {
     assert_eq!(task.result.unwrap().get(), "{\"artifacts\": []}");
     assert!(store.artifact(id, "x".parse().unwrap()).await.unwrap().is_none());
     assert!(!store.has_dead_uploads().await.unwrap());
-    assert!(dir.path().join("queue.before-2.db").exists());
+    assert!(dir.path().join("queue.before-4.db").exists());
     store.close().await;
 }
