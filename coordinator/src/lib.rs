@@ -21,6 +21,7 @@ pub mod uploads;
 pub mod wakeup;
 pub mod why;
 pub mod workers;
+pub mod workspace;
 
 use std::sync::Arc;
 
@@ -41,6 +42,7 @@ use crate::store::Store;
 use crate::store::sqlite::Sqlite;
 use crate::wakeup::Wakeup;
 use crate::workers::Workers;
+use crate::workspace::{Overlays, SessionsUsed};
 
 /// How long a worker that vanished is still shown after a restart, in milliseconds.
 const REMEMBER_WORKERS_MS: i64 = 86_400_000;
@@ -97,6 +99,9 @@ async fn open_queue(config: &Config, state: &StateDir, shutdown: Shutdown) -> an
         mirror: mirror::Mirror::default(),
         uploading: uploads::Uploading::default(),
         artifacts_limit: config.artifacts_limit,
+        rules: Arc::new(config.sessions.rules.clone()),
+        overlays: open_overlays(&config.sessions)?,
+        sessions_used: SessionsUsed::default(),
         clock,
         wakeup: Wakeup::default(),
         workers,
@@ -111,6 +116,11 @@ async fn open_objects(config: &Config, state: &StateDir) -> anyhow::Result<Objec
     let objects = Objects::open_s3(s3.clone(), &state.objects()).await?;
     tracing::info!(endpoint = s3.endpoint, bucket = s3.bucket, prefix = s3.prefix, "files are kept in a bucket");
     Ok(objects)
+}
+
+fn open_overlays(sessions: &config::Sessions) -> anyhow::Result<Overlays> {
+    Overlays::open(sessions.utils_dir.as_deref(), sessions.skills_dir.as_deref())
+        .context("the directories of CW_UTILS_DIR and CW_SKILLS_DIR must be there and readable")
 }
 
 /// Reads the keys. The first start makes one, for the operator of this machine.

@@ -145,7 +145,8 @@ impl Copying<'_> {
                 Err(error) => failed = failed.or(Some(error)),
             }
         }
-        let names = paths.iter().map(name).filter(|name| self.objects.refuses(name).is_none());
+        let names =
+            paths.iter().filter(|row| row.may_have_copy).map(name).filter(|name| self.objects.refuses(name).is_none());
         match self.objects.unpublish(names.collect()).await {
             Ok(()) => done.extend(paths.into_iter().map(|row| Mirrored { row, done: Done::Removed })),
             Err(error) => failed = failed.or(Some(error)),

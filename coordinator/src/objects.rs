@@ -143,6 +143,16 @@ impl Objects {
 }
 
 impl Reading {
+    /// Begins to read a part of a file that is not a blob.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn of_file(mut file: std::fs::File, part: Range<u64>) -> io::Result<Self> {
+        let start = part.start;
+        let file = blocking(move || io::Seek::seek(&mut file, io::SeekFrom::Start(start)).map(|_| file)).await?;
+        Ok(Self { source: Source::Dir(file), left: part.end.saturating_sub(part.start) })
+    }
+
     /// The next piece; none at the end of the part.
     ///
     /// # Errors

@@ -92,15 +92,18 @@ impl Queue {
         Ok(total)
     }
 
-    /// Removes every blob that nobody names: of tasks that were deleted, and what a crash left. Says how many.
+    /// Removes every blob that nobody has named for so long: of tasks and versions that are gone, and what a crash left. Says
+    /// how many.
     ///
     /// # Errors
     /// See `StoreError`; what went is gone.
-    pub async fn sweep_blobs(&self) -> Result<u64> {
+    pub async fn sweep_blobs(&self, orphans_ms: i64) -> Result<u64> {
         let mut total = 0;
         for names in self.objects.settled(self.clock.now().wall).await?.chunks(NAMES_AT_ONCE) {
             let named = self.store.named(names.to_vec()).await?;
-            let orphans: Vec<String> = names.iter().filter(|name| !named.contains(*name)).cloned().collect();
+            let nobodys: Vec<String> = names.iter().filter(|name| !named.contains(*name)).cloned().collect();
+            let now = self.clock.now().at;
+            let orphans = self.store.orphaned(nobodys, now, now.plus_ms(-orphans_ms)).await?;
             total += orphans.len() as u64;
             self.objects.remove(orphans).await?;
         }

@@ -166,8 +166,19 @@ fn every_dependency_says_why_it_is_there() -> anyhow::Result<()> {
 
 #[test]
 fn only_http_knows_the_http_server() -> anyhow::Result<()> {
-    let wrong = named_outside("coordinator/src/http", &["axum", "hyper", "hyper_util"])?;
-    assert!(wrong.is_empty(), "axum and hyper belong into http: {wrong:?}");
+    let mut wrong = named_outside("coordinator/src/http", &["axum"])?;
+    let client = |place: &String| place.starts_with("coordinator/src/objects/s3/");
+    wrong.extend(
+        named_outside("coordinator/src/http", &["hyper", "hyper_util"])?.into_iter().filter(|place| !client(place)),
+    );
+    assert!(wrong.is_empty(), "axum and hyper belong into http, hyper also under the object store: {wrong:?}");
+    Ok(())
+}
+
+#[test]
+fn only_the_bucket_knows_the_object_store() -> anyhow::Result<()> {
+    let wrong = named_outside("coordinator/src/objects/s3", &["object_store", "hyper_rustls", "rustls"])?;
+    assert!(wrong.is_empty(), "the S3 protocol belongs into objects/s3: {wrong:?}");
     Ok(())
 }
 

@@ -92,7 +92,13 @@ fn suffix(path: &str) -> String {
 /// What kind of content a file has, by its suffix.
 #[must_use]
 pub fn media_type(path: &RelativePath) -> &'static str {
-    match suffix(path.as_str()).as_str() {
+    media_type_of(path.as_str())
+}
+
+/// The same for a path that was checked as another type.
+#[must_use]
+pub fn media_type_of(path: &str) -> &'static str {
+    match suffix(path).as_str() {
         "txt" | "log" | "rst" | "ini" | "cfg" | "diff" | "patch" => "text/plain",
         "py" | "rs" | "c" | "h" | "cc" | "cpp" | "go" | "java" | "rb" | "sh" | "sql" | "ts" => "text/plain",
         "md" => "text/markdown",

@@ -121,3 +121,7 @@ id! {
     /// A key, by the name under which it is listed and revoked; not its secret.
     KeyId, "key_"
 }
+id! {
+    /// Changes of a workspace that a lease uploaded.
+    StageId, "stage_"
+}

@@ -19,10 +19,11 @@ pub mod time;
 pub mod unit;
 mod validate;
 pub mod why;
+pub mod workspace;
 
 pub use artifact::{Artifact, Skipped};
 pub use event::{EventBatch, OutputBytes, Stream, WorkerEvent};
-pub use id::{KeyId, LeaseId, TaskId, WorkerId};
+pub use id::{KeyId, LeaseId, StageId, TaskId, WorkerId};
 pub use lease::{LeaseGrant, LeaseRequest, Release, Renew, Renewed, Stop, WorkerInfo, WorkerState};
 pub use limits::Limits;
 pub use name::{RepoName, SessionName};

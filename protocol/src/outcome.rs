@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::artifact::{Artifact, Skipped};
+use crate::id::StageId;
 
 /// How an attempt ended, as the worker saw it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,6 +83,28 @@ impl Outcome {
             Self::PolicyDenied { .. } => Reason::PolicyDenied,
             Self::AgentError { .. } => Reason::AgentError,
             Self::PushFailed { .. } => Reason::PushFailed,
+        }
+    }
+
+    /// Whether a process ran to this end, and what it changed is known.
+    #[must_use]
+    pub const fn has_run(&self) -> bool {
+        match self {
+            Self::Exited { .. }
+            | Self::Signalled { .. }
+            | Self::Timeout
+            | Self::IdleTimeout
+            | Self::Oom
+            | Self::CpuLimit
+            | Self::DiskLimit
+            | Self::OutputLimit
+            | Self::Budget
+            | Self::AgentError { .. } => true,
+            Self::Cancelled
+            | Self::SetupFailed { .. }
+            | Self::ConfinementUnavailable { .. }
+            | Self::PolicyDenied { .. }
+            | Self::PushFailed { .. } => false,
         }
     }
 
@@ -278,6 +301,9 @@ pub struct Report {
     /// Files that are not among them, or not uploaded, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<Skipped>,
+    /// The changes of the workspace that this report publishes: a stage that its lease uploaded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stage: Option<StageId>,
 }
 
 impl Report {
@@ -294,6 +320,7 @@ impl Report {
             confinement: None,
             artifacts: Vec::new(),
             skipped: Vec::new(),
+            stage: None,
         }
     }
 }

@@ -1,10 +1,18 @@
-//! Relative paths that a client or a worker names: a type, so that nothing else can reach the disk.
+//! Paths that a client or a worker names: types, so that nothing else can reach the disk. `RelativePath` cannot leave its
+//! root; `WorkspacePath` also names nothing that a workspace refuses.
+
+mod lookalike;
+mod workspace;
 
 use std::fmt;
 use std::str::FromStr;
 
-const MAX_BYTES: usize = 1024;
-const MAX_COMPONENT_BYTES: usize = 255;
+pub use workspace::{MAX_DEPTH, Overlay, PathRefusal, VirtualPath, WorkspacePath};
+
+/// Bytes of a whole path at most.
+pub const MAX_BYTES: usize = 1024;
+/// Bytes of one of its components at most.
+pub const MAX_COMPONENT_BYTES: usize = 255;
 
 /// What is wrong with a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -74,3 +82,6 @@ impl<'de> serde::Deserialize<'de> for RelativePath {
         text.parse().map_err(serde::de::Error::custom)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::id::TaskId;
 use crate::validate::Invalid;
 
 /// An error as it stands in an `application/problem+json` body.
@@ -27,6 +28,15 @@ pub struct Problem {
     /// The event number that was expected, after a gap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected: Option<u64>,
+    /// Bytes that a session has, or would have, when that is over its quota.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used_bytes: Option<u64>,
+    /// Bytes that it may have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed_bytes: Option<u64>,
+    /// The task that works in a busy session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holder: Option<TaskId>,
 }
 
 impl Problem {
@@ -45,6 +55,9 @@ impl Problem {
             request_id: String::new(),
             errors: Vec::new(),
             expected: None,
+            used_bytes: None,
+            allowed_bytes: None,
+            holder: None,
         }
     }
 }
@@ -101,6 +114,12 @@ codes! {
     WrongRole = "wrong_role", 403;
     /// The key is for other repos.
     WrongRepo = "wrong_repo", 403;
+    /// The path could lead out of the workspace, or break whoever handles it.
+    UnsafePath = "unsafe_path", 403;
+    /// The path has the name of a file with credentials.
+    SensitivePath = "sensitive_path", 403;
+    /// The path belongs to the operator's overlays.
+    ReadOnly = "read_only", 403;
     /// The `Host` is not one of ours.
     HostNotAllowed = "host_not_allowed", 403;
     /// The `Origin` is not one of ours.
@@ -121,10 +140,30 @@ codes! {
     EventGap = "event_gap", 409;
     /// What would be changed is in use.
     Conflict = "conflict", 409;
+    /// Another task works in the session.
+    SessionBusy = "session_busy", 409;
+    /// A file or a link stands where a directory must be.
+    NotADirectory = "not_a_directory", 409;
+    /// A directory stands where a file must be.
+    IsADirectory = "is_a_directory", 409;
+    /// A symlink stands where a file must be; none is followed.
+    IsASymlink = "is_a_symlink", 409;
+    /// The file is another than the caller thinks.
+    PreconditionFailed = "precondition_failed", 412;
+    /// The session would have more than it may.
+    QuotaExceeded = "quota_exceeded", 413;
     /// The body is too large.
     TooLarge = "too_large", 413;
     /// The body is not declared as JSON.
     UnsupportedMediaType = "unsupported_media_type", 415;
+    /// The file does not have the bytes that were asked for.
+    InvalidRange = "invalid_range", 416;
+    /// The file is not text.
+    NotText = "not_text", 422;
+    /// What was to be replaced is not in the file.
+    NoMatch = "no_match", 422;
+    /// What was to be replaced is in the file more than once.
+    AmbiguousMatch = "ambiguous_match", 422;
     /// A field is missing, unknown or wrong.
     InvalidField = "invalid_field", 422;
     /// The idempotency key was used with another body.

@@ -46,6 +46,9 @@ pub struct Spec {
     /// Whether the task may change that workspace.
     #[serde(default, skip_serializing_if = "is_default")]
     pub session_mode: SessionMode,
+    /// Which ends of the task keep its changes of that workspace.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub commit: Commit,
     /// How urgent the task is.
     #[serde(default)]
     pub priority: Priority,
@@ -237,6 +240,17 @@ pub enum SessionMode {
     Read,
 }
 
+/// Which ends of a task keep its changes of the workspace. One that was cancelled or lost its lease never does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Commit {
+    /// Every end at which its process ran.
+    #[default]
+    Always,
+    /// Only exit code 0.
+    OnSuccess,
+}
+
 /// What a process may reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -272,6 +286,7 @@ impl Spec {
             files: BTreeMap::new(),
             session: None,
             session_mode: SessionMode::default(),
+            commit: Commit::default(),
             priority: Priority::default(),
             timeout_s: None,
             idle_timeout_s: None,
@@ -360,6 +375,7 @@ impl Spec {
             args: self.args.clone(),
             session: self.session.clone(),
             session_mode: self.session_mode,
+            commit: self.commit,
             priority: self.priority,
             timeout_s: self.timeout_s,
             idle_timeout_s: self.idle_timeout_s,

@@ -10,6 +10,7 @@ use crate::name::{RepoName, SessionName};
 use crate::outcome::{Reason, StreamBytes, TaskState, Usage};
 use crate::spec::{Priority, Spec};
 use crate::time::Timestamp;
+use crate::workspace::Published;
 
 /// A task without what was submitted and what came of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -83,8 +84,8 @@ pub struct TaskResult {
     pub usage: Option<Usage>,
     /// The confinement that was in force.
     pub confinement: Option<String>,
-    /// The workspace's version that holds its files.
-    pub published: Option<u64>,
+    /// What became of its changes of the workspace.
+    pub published: Option<Published>,
     /// What the worker adds for a person when it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,

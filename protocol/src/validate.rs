@@ -1,10 +1,14 @@
 //! What makes a message valid beyond its form. Each rule names the field that breaks it.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::admin::{NewKey, RepoChange, Role};
 use crate::lease::{LeaseRequest, MAX_LEASE_WAIT_S};
+use crate::name::SessionName;
 use crate::spec::{Run, Spec};
+use crate::workspace::{Edit, EditRequest, Exec, Fork, NewSession, NewSnapshot};
 
 const MAX_CODE_BYTES: usize = 1 << 20;
 const MAX_FILES_BYTES: usize = 4 << 20;
@@ -20,6 +24,8 @@ const MAX_WORD_BYTES: usize = 64;
 const MAX_REPOS: usize = 100;
 const MAX_ATTEMPTS: u32 = 100;
 const MAX_BACKOFF_S: u32 = 86_400;
+const MAX_EDITS: usize = 100;
+const MAX_EXEC_S: u32 = 300;
 
 /// One field that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
@@ -77,11 +83,12 @@ impl Spec {
         self.check_files()?;
         self.check_times()?;
         self.check_limits()?;
-        self.check_labels()?;
+        check_labels(&self.labels)?;
         check_words(self.requires.iter(), "requires")?;
         ensure(self.session.is_some() || self.session_mode == Default::default(), "session_mode", || {
             "needs a session".into()
-        })
+        })?;
+        ensure(self.session.is_some() || self.commit == Default::default(), "commit", || "needs a session".into())
     }
 
     fn check_run(&self) -> Checked {
@@ -182,20 +189,20 @@ impl Spec {
             "is not a positive amount".into()
         })
     }
+}
 
-    fn check_labels(&self) -> Checked {
-        at_most(self.labels.len(), MAX_LABELS, "labels")?;
-        for (name, value) in &self.labels {
-            let field = format!("labels.{name}");
-            let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-' | b'/');
-            ensure((1..=64).contains(&name.len()) && name.bytes().all(plain), &field, || {
-                "a label's name is 1 to 64 of A-Z a-z 0-9 . _ - /".into()
-            })?;
-            no_nul(value, &field)?;
-            bytes_at_most(value.len(), 256, &field)?;
-        }
-        Ok(())
+fn check_labels(labels: &BTreeMap<String, String>) -> Checked {
+    at_most(labels.len(), MAX_LABELS, "labels")?;
+    for (name, value) in labels {
+        let field = format!("labels.{name}");
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-' | b'/');
+        ensure((1..=64).contains(&name.len()) && name.bytes().all(plain), &field, || {
+            "a label's name is 1 to 64 of A-Z a-z 0-9 . _ - /".into()
+        })?;
+        no_nul(value, &field)?;
+        bytes_at_most(value.len(), 256, &field)?;
     }
+    Ok(())
 }
 
 /// The variables that the worker alone sets.
@@ -276,5 +283,70 @@ impl RepoChange {
     pub fn check(&self) -> Checked {
         ensure(self.max_running != Some(Some(0)), "max_running", || "is 0: pause the repo instead".into())?;
         check_words(self.agent.iter().flatten().collect::<Vec<_>>().into_iter(), "agent")
+    }
+}
+
+impl NewSession {
+    /// Checks everything that the types do not.
+    ///
+    /// # Errors
+    /// The first field that is wrong.
+    pub fn check(&self) -> Checked {
+        check_labels(&self.labels)
+    }
+}
+
+impl Fork {
+    /// Checks everything that the types do not.
+    ///
+    /// # Errors
+    /// The first field that is wrong.
+    pub fn check(&self) -> Checked {
+        check_labels(&self.labels)
+    }
+}
+
+impl NewSnapshot {
+    /// Checks everything that the types do not.
+    ///
+    /// # Errors
+    /// The first field that is wrong.
+    pub fn check(&self) -> Checked {
+        let named = self.name.parse::<SessionName>();
+        named.map(drop).map_err(|error| Invalid::new("name", error.to_string()))?;
+        ensure(!self.name.starts_with(crate::TaskId::PREFIX), "name", || "is a task's: choose another".into())
+    }
+}
+
+impl EditRequest {
+    /// The edits, whichever way they were written.
+    ///
+    /// # Errors
+    /// The first field that is wrong.
+    pub fn edits(&self) -> Result<Vec<Edit>, Invalid> {
+        let edits = match (&self.old, &self.new) {
+            (Some(old), Some(new)) if self.edits.is_empty() => {
+                vec![Edit { old: old.clone(), new: new.clone(), all: self.all }]
+            }
+            (None, None) if !self.edits.is_empty() && !self.all => self.edits.clone(),
+            _ => return Err(Invalid::new("edits", "send either `old` and `new`, or `edits`")),
+        };
+        at_most(edits.len(), MAX_EDITS, "edits")?;
+        ensure(edits.iter().all(|edit| !edit.old.is_empty()), "old", || "is empty: say what to replace".into())?;
+        Ok(edits)
+    }
+}
+
+impl Exec {
+    /// Checks everything that the types do not.
+    ///
+    /// # Errors
+    /// The first field that is wrong.
+    pub fn check(&self) -> Checked {
+        ensure(self.command.is_some() == self.argv.is_empty(), "command", || "send either `command` or `argv`".into())?;
+        ensure(self.command.as_ref().is_none_or(|command| !command.trim().is_empty()), "command", || {
+            "is empty".into()
+        })?;
+        in_range(self.timeout_s.unwrap_or(1), 1, MAX_EXEC_S, "timeout_s")
     }
 }

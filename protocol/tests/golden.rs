@@ -12,6 +12,12 @@ use protocol::event::{EventsAccepted, StateEvent};
 use protocol::lease::LeaseEnded;
 use protocol::task::Page;
 use protocol::why::{Why, WhyCode};
+use protocol::workspace::frames::{BlobFrame, StageFrame};
+use protocol::workspace::{
+    BlobsRequest, Deleted, EditRequest, Edited, Entry, Exec, ExecDone, FileContent, FileList, Fork, GlobMatches,
+    GrepMatches, Made, MakeDirectory, ManifestLine, Move, Moved, NewSession, NewSnapshot, Restore, Restored,
+    SessionView, SnapshotView, Staged, Usage, Written,
+};
 use protocol::{
     Code, EventBatch, LeaseGrant, LeaseRequest, Problem, Reason, Release, Renew, Renewed, Report, Spec, TaskRow,
     TaskState, TaskView,
@@ -49,7 +55,7 @@ macro_rules! golden {
 }
 
 golden! {
-    Spec: "spec-python" "spec-javascript" "spec-shell" "spec-command" "spec-agent" "spec-prompt";
+    Spec: "spec-python" "spec-javascript" "spec-shell" "spec-command" "spec-agent" "spec-prompt" "spec-session";
     LeaseRequest: "lease-request" "lease-request-draining" "lease-request-gone";
     LeaseGrant: "lease-grant";
     Renew: "renew";
@@ -59,11 +65,12 @@ golden! {
     Report: "report-exited" "report-exited-nonzero" "report-signalled" "report-timeout" "report-idle-timeout"
         "report-cancelled" "report-oom" "report-cpu-limit" "report-disk-limit" "report-output-limit" "report-budget"
         "report-setup-failed" "report-confinement-unavailable" "report-policy-denied" "report-agent-error"
-        "report-push-failed" "report-artifacts";
+        "report-push-failed" "report-artifacts" "report-stage";
     Release: "release";
     LeaseEnded: "lease-ended";
     TaskRow: "task-row";
-    TaskView: "task-queued" "task-done" "task-failed" "task-artifacts";
+    TaskView: "task-queued" "task-done" "task-failed" "task-artifacts" "task-conflict"
+        "task-quota";
     Uploaded: "uploaded";
     Page<TaskView>: "task-page" "task-page-last";
     NewKey: "new-key" "new-key-admin";
@@ -77,7 +84,36 @@ golden! {
     Vec<Reason>: "reasons";
     Vec<TaskState>: "states";
     Vec<Code>: "codes";
-    Problem: "problem" "problem-fields" "problem-gap";
+    Problem: "problem" "problem-fields" "problem-gap" "problem-quota" "problem-busy";
+    FileList: "file-list";
+    Entry: "file-entry";
+    FileContent: "file-content";
+    Written: "written";
+    EditRequest: "edit" "edit-several";
+    Edited: "edited";
+    Move: "move";
+    Moved: "moved";
+    MakeDirectory: "mkdir";
+    Made: "made";
+    Deleted: "deleted";
+    GlobMatches: "glob";
+    GrepMatches: "grep";
+    NewSession: "new-session" "new-session-bare";
+    SessionView: "session" "session-free";
+    Page<SessionView>: "session-page";
+    Usage: "usage";
+    Fork: "fork" "fork-newest";
+    NewSnapshot: "new-snapshot";
+    SnapshotView: "snapshot";
+    Restore: "restore";
+    Restored: "restored";
+    Exec: "exec" "exec-argv";
+    ExecDone: "exec-done";
+    Vec<ManifestLine>: "manifest";
+    BlobsRequest: "blobs-request";
+    Vec<BlobFrame>: "blob-frames";
+    Vec<StageFrame>: "stage-frames";
+    Staged: "staged";
     StateEvent: "state-event" "state-event-queued";
     FeedEvent: "feed-event";
     Version: "version";

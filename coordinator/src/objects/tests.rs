@@ -4,6 +4,7 @@
 mod blobs;
 mod broken;
 mod copies;
+mod memory;
 mod proxy;
 mod refused;
 pub(crate) mod servers;

@@ -5,35 +5,45 @@
 
 mod admin;
 mod artifacts;
+mod checkouts;
+mod draft;
 mod events;
+mod files;
+mod history;
 mod mirror;
 mod prune;
+mod publish;
 mod read;
 mod readers;
 mod result;
 mod row;
 pub mod select;
 mod session;
+mod stages;
 mod submit;
+mod tree;
 mod verbs;
+mod workspace;
+mod workspaces;
 mod writer;
 
 use std::collections::HashSet;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use protocol::admin::{KeyView, RepoChange, RepoView};
 use protocol::path::RelativePath;
-use protocol::{KeyId, RepoName, SessionName, TaskId, Timestamp, WorkerEvent, WorkerId};
+use protocol::{KeyId, RepoName, Report, TaskId, Timestamp, WorkerEvent, WorkerId};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::migrate::{STEPS, migrate};
 use super::types::{
-    Appended, Ask, Durability, Filter, Kept, Leased, ListedTask, MirrorPart, Mirrored, NewTask, Notice, OutputPart,
-    Prune, StoreError, StoredArtifact, StoredCopy, StoredEvent, StoredTask, StoredWorker, Submitted, Target,
-    TaskEvents, ToMirror, Ttls, Updated, Upload, Uploads, WaitingFacts,
+    Appended, Ask, Durability, Filter, Kept, Leased, ListedTask, NewTask, Notice, OutputPart, Prune, SessionRules,
+    StoreError, StoredArtifact, StoredEvent, StoredTask, StoredWorker, Submitted, Target, TaskEvents, Ttls, Updated,
+    Upload, Uploads, WaitingFacts,
 };
 use crate::clock::Now;
 use crate::key::KeyHash;
@@ -88,6 +98,16 @@ impl Sqlite {
 
     pub(super) async fn update(&self, target: Target, durability: Durability, now: Now, verb: Verb) -> Result<Updated> {
         self.writer.run(durability, move |db| verbs::update(db, &target, verb, now)).await
+    }
+
+    pub(super) async fn report(
+        &self,
+        holder: Holder,
+        report: Box<Report>,
+        rules: Arc<SessionRules>,
+        now: Now,
+    ) -> Result<Updated> {
+        self.writer.run(Durability::Power, move |db| verbs::report(db, holder, &report, &rules, now)).await
     }
 
     pub(super) async fn append(&self, holder: Holder, events: Vec<WorkerEvent>, now: Now) -> Result<Appended> {
@@ -155,24 +175,13 @@ impl Sqlite {
         self.readers.run(move |db| artifacts::named(db, &blobs)).await
     }
 
-    pub(super) async fn to_mirror(&self, part: MirrorPart) -> Result<Vec<ToMirror>> {
-        self.readers.run(move |db| mirror::rows(db, &part)).await
-    }
-
-    pub(super) async fn mirrored(&self, done: Vec<Mirrored>) -> Result<()> {
-        self.writer.run(Durability::Process, move |db| mirror::done(db, &done)).await
-    }
-
-    pub(super) async fn is_mirror_pending(&self, session: SessionName, path: String) -> Result<bool> {
-        self.readers.run(move |db| mirror::is_pending(db, &session, &path)).await
-    }
-
-    pub(super) async fn mirror_pending(&self) -> Result<u64> {
-        self.readers.run(mirror::pending).await
-    }
-
-    pub(super) async fn copies(&self, session: SessionName) -> Result<Vec<StoredCopy>> {
-        self.readers.run(move |db| mirror::copies(db, &session)).await
+    pub(super) async fn orphaned(
+        &self,
+        nobodys: Vec<String>,
+        now: Timestamp,
+        before: Timestamp,
+    ) -> Result<Vec<String>> {
+        self.writer.run(Durability::Process, move |db| artifacts::orphaned(db, &nobodys, now, before)).await
     }
 
     pub(super) async fn waiting(&self, id: TaskId) -> Result<WaitingFacts> {

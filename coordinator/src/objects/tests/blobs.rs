@@ -1,6 +1,6 @@
 //! Claims about blobs.
 
-use super::{blob, bytes, every_objects, incoming, is_absent, kept, until};
+use super::{Objects, blob, bytes, every_objects, incoming, is_absent, kept, until};
 use crate::objects::Incoming;
 
 every_objects! {
@@ -62,4 +62,32 @@ every_objects! {
             assert!(is_absent(objects, name).await);
         }
     }
+}
+
+fn files(dir: &std::path::Path) -> usize {
+    ["blobs", "incoming"].iter().map(|part| std::fs::read_dir(dir.join(part)).unwrap().count()).sum()
+}
+
+#[tokio::test]
+async fn a_directory_has_nothing_but_what_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let objects = Objects::open_directory(dir.path()).unwrap();
+    drop(incoming(&objects, &bytes(700_000)).await);
+    drop(kept(&objects, b"y").await);
+    assert_eq!(files(dir.path()), 0);
+    std::fs::write(dir.path().join("incoming/half"), "x").unwrap();
+    drop(Objects::open_directory(dir.path()).unwrap());
+    assert_eq!(files(dir.path()), 0, "half a blob of a crash is gone after the next start");
+}
+
+#[tokio::test]
+async fn a_blob_that_is_about_to_be_named_is_not_nobodys() {
+    let dir = tempfile::tempdir().unwrap();
+    let objects = Objects::open_directory(dir.path()).unwrap();
+    let settled = async || objects.settled(protocol::Timestamp::from_ms(0)).await.unwrap();
+    let kept = kept(&objects, b"x").await;
+    assert!(settled().await.is_empty());
+    let name = kept.name.clone();
+    kept.is_named();
+    assert_eq!(settled().await, vec![name]);
 }

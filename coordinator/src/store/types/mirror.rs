@@ -22,6 +22,8 @@ pub struct ToMirror {
     pub changed: u64,
     /// The file that is there now; none when there is none.
     pub file: Option<MirrorFile>,
+    /// Whether there may be a copy: not of a directory or a link that was never anything else.
+    pub may_have_copy: bool,
     /// Why it could not be copied the last time.
     pub problem: Option<String>,
 }
