@@ -62,7 +62,7 @@ pub struct Intake {
 /// Where in the stream it is.
 enum At {
     Header,
-    Body { path: WorkspacePath, mode: u32, left: u64, incoming: Incoming },
+    Body { path: WorkspacePath, mode: u32, left: u64, incoming: Box<Incoming> },
     End,
 }
 
@@ -139,7 +139,7 @@ impl Intake {
                         self.at = At::Body { path, mode, left, incoming };
                         return Ok(());
                     }
-                    self.add_file(path, mode, incoming).await?;
+                    self.add_file(path, mode, *incoming).await?;
                 }
                 At::End if self.buffer.is_empty() => {
                     self.at = At::End;
@@ -181,7 +181,7 @@ impl Intake {
                     .left_bytes
                     .checked_sub(size)
                     .ok_or(IntakeError::TooLarge("it has more bytes than the session may"))?;
-                let (path, incoming) = (checked(&path)?, self.queue.objects.begin());
+                let (path, incoming) = (checked(&path)?, Box::new(self.queue.objects.begin()));
                 self.at = At::Body { path, mode, left: size, incoming };
                 return Ok(());
             }
