@@ -91,8 +91,8 @@ struct Serve {
     #[arg(long, env = "CW_SESSION_QUOTA", default_value = "5G", value_parser = size_bytes)]
     session_quota: u64,
     /// How long a session is kept after its last use; for ever when it is not set
-    #[arg(long, env = "CW_SESSION_RETENTION", value_parser = milliseconds)]
-    session_retention: Option<i64>,
+    #[arg(long, env = "CW_SESSION_RETENTION")]
+    session_retention: Option<String>,
     /// Directories, by commas, that a new session begins with, such as repos,artifacts
     #[arg(long, env = "CW_SESSION_LAYOUT", value_delimiter = ',')]
     session_layout: Vec<String>,
@@ -230,7 +230,7 @@ impl Arguments {
             retention: Retention {
                 tasks_ms: serve.retention,
                 output_ms: serve.output_retention,
-                sessions_ms: serve.session_retention,
+                sessions_ms: serve.session_retention()?,
                 orphans_ms: ORPHANS_MS,
             },
             artifacts_limit: serve.artifacts_limit,
@@ -243,6 +243,13 @@ impl Arguments {
 }
 
 impl Serve {
+    fn session_retention(&self) -> anyhow::Result<Option<i64>> {
+        let text = self.session_retention.as_deref().filter(|text| !text.is_empty());
+        text.map(milliseconds)
+            .transpose()
+            .map_err(|error| anyhow::anyhow!("--session-retention (CW_SESSION_RETENTION): {error}"))
+    }
+
     fn sessions(&self) -> anyhow::Result<Sessions> {
         let directory = |text: &String| {
             let path = text.parse().and_then(WorkspacePath::writable);

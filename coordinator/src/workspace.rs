@@ -17,6 +17,7 @@ pub(crate) use archive::archive;
 pub(crate) use checkout::{check_out, contents};
 pub use exec::Executed;
 pub(crate) use exec::{execute, spec};
+pub(crate) use files::Editing;
 pub use files::{Read, ReadError};
 pub use housekeeping::SessionsUsed;
 pub use overlay::Overlays;

@@ -82,13 +82,12 @@ impl From<StoreError> for Refusal {
 
 fn workspace(error: &WorkspaceError) -> Refusal {
     let mut refusal = Refusal::new(workspace_code(error), error.to_string());
-    match error {
-        WorkspaceError::Quota { used, allowed } => {
-            refusal.0.used_bytes = Some(*used);
-            refusal.0.allowed_bytes = Some(*allowed);
-        }
-        WorkspaceError::Busy { holder } => refusal.0.holder = Some(*holder),
-        _ => {}
+    if let WorkspaceError::Quota { used, allowed } = error {
+        refusal.0.used_bytes = Some(*used);
+        refusal.0.allowed_bytes = Some(*allowed);
+    }
+    if let WorkspaceError::Busy { holder } = error {
+        refusal.0.holder = Some(*holder);
     }
     refusal
 }

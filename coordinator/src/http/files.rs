@@ -25,7 +25,7 @@ use super::ranges::{condition, is_known, range};
 use super::workspaces::{first_repo, visible};
 use crate::objects::Incoming;
 use crate::store::{FileChange, StoreError, What, WorkspaceError};
-use crate::workspace::{Found, Grep, Read, View};
+use crate::workspace::{Editing, Found, Grep, Read, View};
 
 type Answer<T> = Result<T, Refusal>;
 
@@ -196,7 +196,7 @@ pub(super) async fn write(
     let incoming = receive(&app, &target, &path, &parts.headers, body).await?;
     let (size_bytes, is_new) = (incoming.size(), condition.is_none_of.contains(&crate::store::Tag::Any));
     let name = path.as_str().to_owned();
-    // On its own: a client that hangs up now must not leave a blob half-way to its name.
+    // On its own: a client that hangs up now must not leave a name without a blob.
     let writing = tokio::spawn(async move {
         app.queue.write_file(|what| target.change(what), (path, mode, condition), incoming).await
     });
@@ -298,12 +298,14 @@ pub(super) async fn edit(
 ) -> Answer<Response> {
     let asked: EditRequest = decode(&body)?;
     let path = asked.path.parse::<WorkspacePath>()?.writable()?;
-    let edits = asked.edits()?;
-    let condition = condition(&headers)?;
-    let view = visible(&app, &caller, session, None).await?;
-    let change = |what| changing(&caller, &view, what);
-    let done = app.queue.edit_file(&view, &path, &edits, &condition, change).await?;
-    let path = path.as_str().to_owned();
+    let (edits, condition) = (asked.edits()?, condition(&headers)?);
+    visible(&app, &caller, session.clone(), None).await?;
+    let (name, by) = (path.as_str().to_owned(), caller.key.id);
+    // On its own: a client that hangs up now must not leave a name without a blob.
+    let editing =
+        tokio::spawn(async move { app.queue.edit_file(&Editing { session, path, edits, condition, by }).await });
+    let done = editing.await.map_err(|error| StoreError::Objects(error.into()))??;
+    let path = name;
     let edited =
         Edited { path, replaced: done.replaced, size_bytes: done.size, etag: done.tag.clone(), version: done.version };
     Ok(tagged(Json(edited).into_response(), &done.tag))

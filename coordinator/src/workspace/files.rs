@@ -2,8 +2,9 @@
 
 use protocol::path::WorkspacePath;
 use protocol::workspace::{Edit, FileContent, MAX_TEXT_BYTES, language};
+use protocol::{KeyId, SessionName};
 
-use super::read::{Found, View};
+use super::read::Found;
 use crate::objects::Incoming;
 use crate::queue::Queue;
 use crate::store::{Changed, Condition, FileChange, StoreError, Tag, What, WorkspaceError};
@@ -48,6 +49,15 @@ pub struct Read {
     pub limit: Option<u64>,
 }
 
+/// What is to be edited.
+pub(crate) struct Editing {
+    pub(crate) session: SessionName,
+    pub(crate) path: WorkspacePath,
+    pub(crate) edits: Vec<Edit>,
+    pub(crate) condition: Condition,
+    pub(crate) by: KeyId,
+}
+
 /// What an edit left behind.
 pub(crate) struct EditDone {
     pub(crate) replaced: u64,
@@ -67,7 +77,8 @@ impl Queue {
         Ok(changed)
     }
 
-    /// Puts what arrived at a path; gives its tag and the version.
+    /// Puts what arrived at a path; gives its tag and the version. Not to be dropped half-way: the row might name a blob that
+    /// went with it.
     ///
     /// # Errors
     /// See `StoreError`; nothing is left behind.
@@ -130,28 +141,22 @@ impl Queue {
     ///
     /// # Errors
     /// See `ReadError`.
-    pub(crate) async fn edit_file(
-        &self,
-        view: &View,
-        path: &WorkspacePath,
-        edits: &[Edit],
-        condition: &Condition,
-        change: impl Fn(What) -> FileChange,
-    ) -> Result<EditDone, ReadError> {
+    pub(crate) async fn edit_file(&self, wanted: &Editing) -> Result<EditDone, ReadError> {
         let mut tries = 0;
         loop {
             tries += 1;
-            let newest = self.view(view.session.session.clone(), None).await?;
-            let found = self.look(&newest, path).await?.file().map_err(StoreError::from)?;
-            let (text, replaced) = replace(self.text(&found).await?, edits)?;
-            let mut incoming = self.objects.begin();
-            incoming.write(text.as_bytes()).await.map_err(StoreError::from)?;
+            let newest = self.view(wanted.session.clone(), None).await?;
+            let found = self.look(&newest, &wanted.path).await?.file().map_err(StoreError::from)?;
+            let (text, replaced) = replace(self.text(&found).await?, &wanted.edits)?;
             let unchanged = found.tag().map(|tag| Tag::Content(tag.trim_matches('"').to_owned()));
-            if unchanged.as_ref().is_some_and(|tag| !admits(condition, tag)) {
+            if unchanged.as_ref().is_some_and(|tag| !admits(&wanted.condition, tag)) {
                 return Err(StoreError::from(WorkspaceError::Precondition).into());
             }
-            let condition = Condition { is_one_of: unchanged.into_iter().collect(), ..condition.clone() };
-            match self.write_file(&change, (path.clone(), None, condition), incoming).await {
+            let condition = Condition { is_one_of: unchanged.into_iter().collect(), ..wanted.condition.clone() };
+            let mut incoming = self.objects.begin();
+            incoming.write(text.as_bytes()).await.map_err(StoreError::from)?;
+            let change = |what| FileChange { session: wanted.session.clone(), repo: None, by: wanted.by, what };
+            match self.write_file(change, (wanted.path.clone(), None, condition), incoming).await {
                 Ok((tag, version)) => return Ok(EditDone { replaced, size: text.len() as u64, tag, version }),
                 Err(StoreError::Workspace(WorkspaceError::Precondition)) if tries < EDIT_TRIES => {}
                 Err(error) => return Err(error.into()),

@@ -40,18 +40,28 @@ impl Queue {
     pub async fn expire_sessions(&self, before: Timestamp) -> Result<u64, StoreError> {
         self.save_sessions_used().await?;
         let mut total = 0;
-        for session in self.store.unused_sessions(before).await? {
-            match self.store.delete_session(session.clone()).await {
-                Ok(()) => {
-                    tracing::info!(%session, "deleted a session that nobody used");
-                    total += 1;
-                }
-                // Somebody came in between.
-                Err(StoreError::Workspace(WorkspaceError::Busy { .. } | WorkspaceError::NoSession)) => {}
-                Err(error) => return Err(error),
+        loop {
+            let mut gone = 0;
+            for session in self.store.unused_sessions(before).await? {
+                gone += u64::from(self.expire_session(session).await?);
+            }
+            total += gone;
+            if gone == 0 {
+                return Ok(total);
             }
         }
-        Ok(total)
+    }
+
+    async fn expire_session(&self, session: SessionName) -> Result<bool, StoreError> {
+        match self.store.delete_session(session.clone()).await {
+            Ok(()) => {
+                tracing::info!(%session, "deleted a session that nobody used");
+                Ok(true)
+            }
+            // Somebody came in between.
+            Err(StoreError::Workspace(WorkspaceError::Busy { .. } | WorkspaceError::NoSession)) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Forgets stages and pins of leases that are over.

@@ -74,12 +74,7 @@ impl Overlays {
     }
 
     fn scan(&self, overlay: Overlay) -> io::Result<Vec<StoredEntry>> {
-        let top = StoredEntry {
-            path: overlay.as_str().to_owned(),
-            content: Content::Directory { mode: 0o555 },
-            modified_at: Timestamp::from_ms(0),
-        };
-        let mut found = vec![top];
+        let mut found = vec![top(overlay)];
         if let Some((_, root)) = self.roots.iter().find(|(known, _)| *known == overlay) {
             self.scan_directory(root, overlay.as_str(), &mut found)?;
         }
@@ -137,6 +132,12 @@ impl Overlays {
         self.sums.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned(), (stamp, sum.clone()));
         Ok(sum)
     }
+}
+
+/// The directory of an overlay itself, which is there whatever is in it.
+pub(super) fn top(overlay: Overlay) -> StoredEntry {
+    let (path, content) = (overlay.as_str().to_owned(), Content::Directory { mode: 0o555 });
+    StoredEntry { path, content, modified_at: Timestamp::from_ms(0) }
 }
 
 fn open_inside(root: &Path, inside: &str) -> io::Result<File> {

@@ -7,6 +7,7 @@ use protocol::SessionName;
 use protocol::path::{Overlay, VirtualPath, WorkspacePath};
 use protocol::workspace::{Entry, FileKind, FileList, SessionView};
 
+use super::overlay::top;
 use crate::objects::Reading;
 use crate::queue::Queue;
 use crate::store::{Content, StoreError, StoredEntry, Tree, WorkspaceError};
@@ -146,9 +147,7 @@ impl Queue {
         let VirtualPath::Below(below) = path else {
             let stored = self.store.children(view.tree, String::new()).await?;
             let mut all: Vec<Found> = stored.into_iter().map(Found::stored).collect();
-            for overlay in Overlay::ALL {
-                all.extend(self.overlays.entries(overlay).await?.into_iter().take(1).map(Found::overlaid));
-            }
+            all.extend(Overlay::ALL.map(|overlay| Found::overlaid(top(overlay))));
             return Ok(all);
         };
         let found = self.look(view, below).await?;

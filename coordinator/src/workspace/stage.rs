@@ -18,6 +18,8 @@ use crate::store::{Content, StagedRow, StoreError, WorkspaceError};
 
 /// Compressed bytes that are taken at once: they hold at most about a thousand times as many.
 const SIP_BYTES: usize = 4 << 10;
+/// Compressed bytes beyond those of the files that a stage may take: headers, and what does not compress.
+const SPARE_BYTES: u64 = 256 << 20;
 /// Changes that are brought to the disk and named together.
 const ROWS_AT_ONCE: usize = 256;
 /// Bytes of their files together.
@@ -51,6 +53,7 @@ pub struct Intake {
     holder: Holder,
     stage: StageId,
     left_bytes: u64,
+    left_compressed: u64,
     gzip: GzDecoder<Vec<u8>>,
     buffer: BytesMut,
     at: At,
@@ -62,7 +65,7 @@ pub struct Intake {
 /// Where in the stream it is.
 enum At {
     Header,
-    Body { path: WorkspacePath, mode: u32, left: u64, incoming: Incoming },
+    Body { path: WorkspacePath, mode: u32, left: u64, incoming: Box<Incoming> },
     End,
 }
 
@@ -83,6 +86,7 @@ impl Intake {
             holder,
             stage,
             left_bytes: room.bytes,
+            left_compressed: room.bytes.saturating_add(SPARE_BYTES),
             gzip: GzDecoder::new(Vec::new()),
             buffer: BytesMut::new(),
             at: At::Header,
@@ -97,6 +101,8 @@ impl Intake {
     /// # Errors
     /// See `IntakeError`.
     pub async fn take(&mut self, compressed: &[u8]) -> Result<(), IntakeError> {
+        let left = self.left_compressed.checked_sub(compressed.len() as u64);
+        self.left_compressed = left.ok_or(IntakeError::TooLarge("it goes on and on"))?;
         for sip in compressed.chunks(SIP_BYTES) {
             if self.gzip.write_all(sip).is_err() {
                 return broken("it is not a gzip stream, or goes on after its end");
@@ -139,7 +145,7 @@ impl Intake {
                         self.at = At::Body { path, mode, left, incoming };
                         return Ok(());
                     }
-                    self.add_file(path, mode, incoming).await?;
+                    self.add_file(path, mode, *incoming).await?;
                 }
                 At::End if self.buffer.is_empty() => {
                     self.at = At::End;
@@ -181,7 +187,7 @@ impl Intake {
                     .left_bytes
                     .checked_sub(size)
                     .ok_or(IntakeError::TooLarge("it has more bytes than the session may"))?;
-                let (path, incoming) = (checked(&path)?, self.queue.objects.begin());
+                let (path, incoming) = (checked(&path)?, Box::new(self.queue.objects.begin()));
                 self.at = At::Body { path, mode, left: size, incoming };
                 return Ok(());
             }

@@ -33,13 +33,14 @@ pub(super) fn header(path: &str, kind: Kind<'_>, mode: u32, at: Timestamp) -> Ve
     if size >= 1 << 33 {
         records += &record("size", &size.to_string());
     }
+    let block = |path: &str, flag: u8, size: u64| block(&Fields { path, flag, size, target, mode, at });
     let mut bytes = Vec::new();
     if !records.is_empty() {
-        bytes.extend(block("pax", b'x', records.len() as u64, "", 0o644, at));
+        bytes.extend(block("pax", b'x', records.len() as u64));
         bytes.extend_from_slice(records.as_bytes());
         bytes.resize(bytes.len() + padding(records.len() as u64), 0);
     }
-    bytes.extend(block(path, flag, size, target, mode, at));
+    bytes.extend(block(path, flag, size));
     bytes
 }
 
@@ -64,7 +65,18 @@ fn record(key: &str, value: &str) -> String {
     format!("{length} {key}={value}\n")
 }
 
-fn block(path: &str, flag: u8, size: u64, target: &str, mode: u32, at: Timestamp) -> [u8; BLOCK] {
+/// What stands in a block.
+struct Fields<'text> {
+    path: &'text str,
+    flag: u8,
+    size: u64,
+    target: &'text str,
+    mode: u32,
+    at: Timestamp,
+}
+
+fn block(fields: &Fields<'_>) -> [u8; BLOCK] {
+    let Fields { path, flag, size, target, mode, at } = *fields;
     let mut block = [0; BLOCK];
     let mut put = |from: usize, bytes: &[u8]| block[from..from + bytes.len()].copy_from_slice(bytes);
     put(0, &path.as_bytes()[..path.len().min(NAME_BYTES)]);

@@ -354,3 +354,84 @@ async fn ten_thousand_files_round_trip() {
     assert_eq!(sums.len(), 10_000);
     assert_eq!(contents(&next.blobs(&sums).await.bytes).len(), 10_000);
 }
+
+/// The manifest of a new task's lease, with its end reported.
+pub(crate) async fn checked_out(on: &Running) -> Vec<Value> {
+    let lease = leased(on, json!({})).await;
+    let manifest = lease.manifest("").await;
+    lease.publish(&[file("new", "1")]).await;
+    let task = on.done(&lease.task).await;
+    assert!(task["result"]["published"]["version"].is_u64());
+    manifest
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_is_cut_after_any_64_kib_leaves_the_old_version_whole() {
+    let on = Running::start().await;
+    Files::of(&on, "s").write("f", "old").await;
+    let lease = leased(&on, json!({})).await;
+    let base = lease.version().await;
+    // Random bytes do not compress: the stream is as long as they are.
+    let mut random = vec![0; 600 << 10];
+    getrandom::fill(&mut random).unwrap();
+    let whole = gzip(&frames(&[file("f", random.clone()), file("g", "new")]));
+    for cut in (0..whole.len()).step_by(64 << 10) {
+        let mut raw = crate::raw::Raw::connect(&on).await;
+        let line = format!("PUT /v1/leases/{}/workspace/stage?base={base}", lease.id);
+        let length = format!("Content-Length: {}\r\n", whole.len());
+        raw.send(crate::raw::request(&line, &lease.worker.key, &length)).await.send(&whole[..cut]).await;
+        drop(raw);
+    }
+    assert_eq!(Files::of(&on, "s").text("f").await, "old");
+    let settled = async || {
+        let staged = lease.stage_bytes(base, whole.clone()).await;
+        (staged.status == 200).then(|| staged.ok())
+    };
+    let staged = eventually("the cut ones are over", settled).await;
+    lease.report(&json!({"outcome": {"exited": {"code": 0}}, "stage": staged["stage"]})).await.ok();
+    assert_eq!(Files::of(&on, "s").get("/files/raw", &[("path", "f")]).await.bytes, random);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_coordinator_that_is_killed_has_the_old_version_or_the_new_one_whole() {
+    let mut program = crate::durability::Killable::start().await;
+    let stage: Vec<Frame> = (0..300).map(|number| file(&format!("d/f{number}"), format!("new {number}"))).collect();
+    for round in 0..6u64 {
+        let url = program.url.clone();
+        // A lease that the crash left lives on for a while: each round has a session of its own.
+        let session = format!("s{round}");
+        program.submit(&spec_with("a", json!({"session": session}))).await;
+        let lease = program.lease().await;
+        let path = format!("{url}/v1/leases/{lease}/workspace");
+        let manifest = program.as_worker(Method::GET, &path, Vec::new()).await.unwrap();
+        let head: Value = serde_json::from_str(manifest.lines().next().unwrap()).unwrap();
+        let put = format!("{path}/stage?base={}", head["version"]);
+        let uploading = program.as_worker(Method::PUT, &put, gzip(&frames(&stage)));
+        // At no particular moment: in the upload, between it and the report, in the report, after it.
+        let dying = tokio::time::timeout(std::time::Duration::from_millis(20 * round), async {
+            let staged: Value = serde_json::from_str(&uploading.await?).ok()?;
+            let report = json!({"outcome": {"exited": {"code": 0}}, "stage": staged["stage"]}).to_string().into_bytes();
+            program.as_worker(Method::PUT, &format!("{url}/v1/leases/{lease}/report"), report).await
+        });
+        let acknowledged = dying.await.ok().flatten().is_some();
+        program = program.killed_and_restarted().await;
+        let usage = program.client(&format!("/v1/workspaces/{session}/usage")).await;
+        let entries = usage["entries"].as_u64().unwrap();
+        assert!(entries == 301 || (entries == 0 && !acknowledged), "round {round}: {usage}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_relay_leads_to_checkouts_and_never_to_the_file_api() {
+    let on = Running::start().await;
+    Files::of(&on, "s").write("f", "1").await;
+    let lease = leased(&on, json!({})).await;
+    let ask = async |path: String, key: &str| {
+        let request = on.http.get(format!("{}{path}", on.worker_url)).bearer_auth(key);
+        Answer::read(request.send().await.unwrap()).await
+    };
+    assert_eq!(ask(format!("/v1/leases/{}/workspace", lease.id), &lease.worker.key).await.status, 200);
+    for path in ["/v1/workspaces", "/v1/workspaces/s", "/v1/workspaces/s/files", "/v1/workspaces/s/files/raw?path=f"] {
+        ask(path.to_owned(), &on.admin).await.refused(Code::NotFound);
+    }
+}

@@ -174,6 +174,10 @@ pub(super) fn list(
     filter: &SessionFilter,
     rules: &SessionRules,
 ) -> Result<(Vec<SessionView>, bool), StoreError> {
+    // A label's name is plain; what is not one names nothing, and must not become part of a path into JSON.
+    if filter.label.as_ref().is_some_and(|(name, _)| name.contains(['"', '\\'])) {
+        return Ok((Vec::new(), false));
+    }
     let marks = vec!["?"; filter.repos.len()].join(", ");
     let repos = if filter.repos.is_empty() {
         String::new()

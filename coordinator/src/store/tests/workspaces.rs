@@ -115,10 +115,8 @@ async fn reason(store: &Store, number: u128) -> Option<Reason> {
 }
 
 fn refused(error: &StoreError) -> &WorkspaceError {
-    match error {
-        StoreError::Workspace(error) => error,
-        other => panic!("{other}"),
-    }
+    let StoreError::Workspace(error) = error else { panic!("{error}") };
+    error
 }
 
 every_store! {
