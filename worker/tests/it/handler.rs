@@ -63,6 +63,8 @@ fn run(program: &str, wrapper: &str, code: &str, shell: &str) -> Ran {
 }
 
 const TO_FILE: &str = r#"exec "$0" "$@" 3>../result"#;
+/// Without what an administrator lets every Python import at its start.
+const ALONE: &str = r#"exec "$0" -S "$@" 3>../result"#;
 
 fn python(code: &str) -> Ran {
     run(PYTHON, "handler.py", code, TO_FILE)
@@ -197,6 +199,13 @@ fn what_the_top_queues_runs_in_the_same_order_in_both_kinds_of_javascript() {
     for export in ["exports.handler =", "export const handler ="] {
         assert_eq!(node(&format!("{top} {export} {handler}")).value(), json!(["micro", "tick"]), "{export}");
     }
+}
+
+#[test]
+fn python_is_as_lean_as_it_starts_until_the_task_imports_more() {
+    let code = "import sys\ndef handler(event):\n  costly = 'json', 're', 'collections', 'asyncio', 'inspect'\n  \
+                return [name for name in costly if name in sys.modules]";
+    assert_eq!(run(PYTHON, "handler.py", code, ALONE).value(), json!([]));
 }
 
 #[test]
