@@ -16,7 +16,7 @@ pub(crate) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin
 
 /// What stands beside the task's code and runs it.
 const PYTHON_HANDLER: &str = include_str!("language/handler.py");
-const NODE_HANDLER: &str = include_str!("language/handler.mjs");
+const NODE_HANDLER: &str = include_str!("language/handler.cjs");
 const NODE_RUN: &str = include_str!("language/run.cjs");
 
 /// The programs that run code.
@@ -105,7 +105,7 @@ fn lay_out_javascript(spec: &Spec, code: &str, directory: &Directory) -> anyhow:
     let run = directory.write_code("run.cjs", NODE_RUN)?;
     let Some(event) = &spec.event else { return Ok(run) };
     directory.write_code("event.json", &serde_json::to_string(event)?)?;
-    Ok(directory.write_code("handler.mjs", NODE_HANDLER)?)
+    Ok(directory.write_code("handler.cjs", NODE_HANDLER)?)
 }
 
 fn own_env(grant: &LeaseGrant, spec: &Spec, inside: &Inside) -> Vec<(&'static str, String)> {

@@ -83,7 +83,7 @@ fn a_javascript_handler_is_called_by_the_file_beside_the_code() {
     let run = json!({"kind": "javascript", "code": "1"});
     let (plan, directory, _home) = plan(json!({"repo": "r", "run": run, "event": [1], "args": ["-x"]}));
     let file = |name: &str| directory.path().join("task").join(name);
-    assert_eq!(plan.argv, ["/opt/node", "/task/handler.mjs", "-x"]);
+    assert_eq!(plan.argv, ["/opt/node", "/task/handler.cjs", "-x"]);
     assert!(file("run.cjs").exists() && file("main.js").exists() && file("main.mjs").exists());
     assert_eq!(std::fs::read_to_string(file("event.json")).unwrap(), "[1]");
 }
