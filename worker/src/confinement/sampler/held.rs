@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
 use super::super::{Inside, Level};
-use super::processes::{has_memory, numbers, pids};
+use super::processes::{has_lost_first_thread, has_memory, numbers, pids, threads};
 
 /// A file by its device and inode.
 pub(super) type FileId = (u64, u64);
@@ -22,7 +22,8 @@ pub(super) struct Held {
     /// Those in memory.
     pub(super) in_memory: HashSet<FileId>,
     on_disk: HashSet<FileId>,
-    /// Whether a process hides what it holds. Only one without a namespace of ours can.
+    /// Whether a process hides what it holds. One without a namespace of ours can; inside gVisor one without a first
+    /// thread that makes others faster than they are found.
     pub(super) is_hidden: bool,
 }
 
@@ -43,8 +44,9 @@ pub(super) fn look(level: Level, inside: &Inside) -> Held {
     let places = Places { disks, shared_memory, memory };
     let mut held = Held::default();
     for pid in pids(level) {
-        for thread in numbers(&format!("/proc/{pid}/task")) {
-            let place = format!("/proc/{pid}/task/{thread}");
+        let threads = threads(pid);
+        held.is_hidden |= threads.is_empty() && has_lost_first_thread(pid);
+        for place in threads {
             held.is_hidden |= !level.has_namespaces() && is_closed(&place);
             each_file(pid, &place, |file| held.add(&file, &places));
         }
