@@ -31,6 +31,7 @@ pub(crate) mod advice;
 pub(crate) mod apply;
 pub(crate) mod cgroup;
 pub(crate) mod check;
+pub(crate) mod crowd;
 pub(crate) mod enter;
 pub(crate) mod etc;
 pub(crate) mod exceed;

@@ -133,9 +133,13 @@ impl Sampler {
         if !self.watches_processes() {
             return None;
         }
-        let processes = processes::all(self.level);
+        let pids = processes::pids(self.level);
         // First, because with a flood every further look takes long.
-        if self.is_over_processes(&processes) {
+        if self.is_over_processes(pids.len() as u64) {
+            return Some(Passed::Processes);
+        }
+        let processes: Vec<_> = pids.into_iter().filter_map(processes::read).collect();
+        if self.is_over_processes(processes.iter().map(|process| process.threads).sum()) {
             return Some(Passed::Processes);
         }
         let cpu_ms = self.cpu.update(&processes);
@@ -146,9 +150,11 @@ impl Sampler {
         self.is_over_cpu(cpu_ms).then_some(Passed::Cpu)
     }
 
-    fn is_over_processes(&self, processes: &[processes::Process]) -> bool {
-        let threads: u64 = processes.iter().map(|process| process.threads).sum();
-        self.level.counts_processes() && !self.limits.in_cgroup && threads > self.limits.pids.into()
+    /// Whether so many processes or threads are too many. Without a limit of the kernel's that counts just them, only this
+    /// tells.
+    fn is_over_processes(&self, count: u64) -> bool {
+        let is_watched = self.level.counts_processes() || self.limits.counted_with.is_some();
+        is_watched && !self.limits.in_cgroup && count > self.limits.pids.into()
     }
 
     /// Memory that belongs to no process. Without namespaces it is the machine's, and a task can make none of it.

@@ -29,12 +29,7 @@ pub(super) struct Process {
     pub(super) threads: u64,
 }
 
-/// All that live, and those that nobody reaped.
-pub(super) fn all(level: Level) -> Vec<Process> {
-    pids(level).into_iter().filter_map(read).collect()
-}
-
-/// Those of the namespace, or those that came of this process.
+/// Those of the namespace, or those that came of this process; those that nobody reaped, too.
 pub(super) fn pids(level: Level) -> Vec<u32> {
     if level.has_namespaces() {
         return numbers("/proc").filter(|pid| *pid != 1).collect();
@@ -91,7 +86,8 @@ pub(super) fn has_memory(place: &str) -> bool {
     Stat::read(place).is_some_and(|stat| stat.virtual_bytes > 0)
 }
 
-fn read(pid: u32) -> Option<Process> {
+/// A process, if it is still there.
+pub(super) fn read(pid: u32) -> Option<Process> {
     let place = format!("/proc/{pid}");
     let stat = Stat::read(&place)?;
     let process = Process {
