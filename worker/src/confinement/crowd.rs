@@ -6,12 +6,16 @@ use std::path::Path;
 
 use rustix::process::getuid;
 
+use super::gvisor;
+
 /// Room for what else the worker's user may start meanwhile, other tasks among it.
 const ROOM: u64 = 256;
+/// The same inside gVisor, where many processes that burn keep whoever looks at them from looking.
+const ROOM_IN_GVISOR: u64 = 64;
 
 /// What must be added to the limit of a task that counts with the rest of this user, at this moment.
 pub(crate) fn with_room() -> u64 {
-    threads_of(getuid().as_raw()) + ROOM
+    threads_of(getuid().as_raw()) + if gvisor::is_kernel() { ROOM_IN_GVISOR } else { ROOM }
 }
 
 fn threads_of(uid: u32) -> u64 {

@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
 use super::super::{Inside, Level};
+use super::flood::Flood;
 use super::processes::{has_lost_first_thread, has_memory, numbers, pids, threads};
 
 /// A file by its device and inode.
@@ -34,8 +35,8 @@ struct Places {
     memory: Option<u64>,
 }
 
-/// Looks at the descriptors of all threads of all processes.
-pub(super) fn look(level: Level, inside: &Inside) -> Held {
+/// Looks at the descriptors of all threads of all processes, unless there is a flood of them.
+pub(super) fn look(level: Level, inside: &Inside, flood: &mut Flood) -> Held {
     let device = |path: &str| stat(path).map(|file| file.st_dev).ok();
     let disks: Vec<u64> = inside.writable().into_iter().filter_map(device).collect();
     let shared_memory = if level.has_namespaces() { device("/dev/shm") } else { None };
@@ -43,7 +44,7 @@ pub(super) fn look(level: Level, inside: &Inside) -> Held {
     let memory = memfd_create("look", MemfdFlags::CLOEXEC).and_then(|file| Ok(fstat(file)?.st_dev)).ok();
     let places = Places { disks, shared_memory, memory };
     let mut held = Held::default();
-    for pid in pids(level) {
+    for pid in pids(level).into_iter().take_while(|_| !flood.has_come()) {
         let threads = threads(pid);
         held.is_hidden |= threads.is_empty() && has_lost_first_thread(pid);
         for place in threads {
