@@ -105,7 +105,7 @@ pub(crate) fn require(level: Level, tried: &[Tried]) -> anyhow::Result<()> {
     let fallen: Vec<String> = tried
         .iter()
         .filter(|layer| !layer.holds && level.required().contains(&layer.layer.as_str()))
-        .map(|layer| format!("{} ({}): {}", layer.layer, layer.seen, advice::for_layer(&layer.layer)))
+        .map(|layer| format!("{} ({}): {}", layer.layer, layer.seen, advice::for_layer(&layer.layer, &layer.seen)))
         .collect();
     ensure!(fallen.is_empty(), "below the minimum confinement: {}", fallen.join("; "));
     Ok(())
