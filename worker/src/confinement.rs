@@ -31,6 +31,7 @@ pub(crate) mod advice;
 pub(crate) mod apply;
 pub(crate) mod cgroup;
 pub(crate) mod check;
+pub(crate) mod crowd;
 pub(crate) mod enter;
 pub(crate) mod etc;
 pub(crate) mod exceed;
@@ -231,6 +232,11 @@ impl Confinement {
         self.policy.level
     }
 
+    /// Why attempts get no cgroup, when they get none.
+    pub(crate) fn lacks_cgroups(&self) -> Option<&str> {
+        self.hierarchy.is_none().then_some(self.cgroup_seen.as_str())
+    }
+
     /// What a program that tries the walls must find.
     pub(crate) fn sight(&self, bait: SocketAddr, inside: Inside) -> Sight {
         if self.level().has_namespaces() {
@@ -284,7 +290,7 @@ impl Confinement {
 /// Where cgroups can be made and hold, and what was seen of them.
 fn cgroups(wanted: CgroupUse) -> anyhow::Result<(Option<Hierarchy>, String)> {
     if wanted == CgroupUse::Off {
-        return Ok((None, "switched off by --cgroup off: memory and processor time are sampled instead".into()));
+        return Ok((None, format!("{}: memory and processor time are sampled instead", advice::SWITCHED_OFF)));
     }
     let found = Hierarchy::find().ok_or_else(|| "none can be made here".to_owned());
     match found.and_then(|found| Ok((exceed::prove(&found)?, found))) {

@@ -101,6 +101,11 @@ impl Directory {
         self.owner.is_some() || !gvisor::is_kernel()
     }
 
+    /// Whether the kernel counts the processes of its task with those of the worker's user, in spite of a user namespace.
+    pub(crate) fn is_counted_with_worker(&self) -> bool {
+        self.is_mounted && self.owner.is_none() && gvisor::is_kernel()
+    }
+
     fn lay_out(&self, spec: &Spec, hosts: &str) -> anyhow::Result<()> {
         if hosts != HOSTS {
             // In place: this very file is mounted already.

@@ -47,7 +47,7 @@ struct Row {
 
 impl Row {
     fn new(layer: &str, required: bool, result: Result<String, String>) -> Self {
-        let fix = result.is_err().then(|| advice::for_layer(layer).to_owned());
+        let fix = result.as_ref().err().map(|seen| advice::for_layer(layer, seen).to_owned());
         let holds = result.is_ok();
         Self { layer: layer.to_owned(), holds, required, seen: result.unwrap_or_else(|why| why), fix }
     }
@@ -74,7 +74,7 @@ impl Row {
 pub async fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
     let walls = Walls::new(&args.walls)?;
     let level = Level::decide(walls.confinement, rustix::process::getuid().is_root())?;
-    let tools = Tools::find(walls.python.as_deref(), walls.node.as_deref())?;
+    let tools = Tools::find(&walls)?;
     let rows = match examine(&walls, &tools, args.quick).await {
         Ok(rows) => rows,
         Err(error) => vec![Row::not_built(&error)],

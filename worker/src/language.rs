@@ -7,8 +7,10 @@ use anyhow::{Context as _, bail, ensure};
 use protocol::lease::LeaseGrant;
 use protocol::{Run, Spec};
 
+use crate::config::Walls;
 use crate::confinement::Program;
 use crate::confinement::inside::Inside;
+use crate::confinement::mounts::SYSTEM;
 use crate::directory::Directory;
 
 /// Where a task finds programs; also where the worker looks for the ones that it needs.
@@ -16,7 +18,7 @@ pub(crate) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin
 
 /// What stands beside the task's code and runs it.
 const PYTHON_HANDLER: &str = include_str!("language/handler.py");
-const NODE_HANDLER: &str = include_str!("language/handler.mjs");
+const NODE_HANDLER: &str = include_str!("language/handler.cjs");
 const NODE_RUN: &str = include_str!("language/run.cjs");
 
 /// The programs that run code.
@@ -28,11 +30,12 @@ pub(crate) struct Tools {
 }
 
 impl Tools {
-    /// Finds what is there; a Python or a node that was asked for must be.
-    pub(crate) fn find(python: Option<&Path>, node: Option<&Path>) -> anyhow::Result<Self> {
+    /// Finds what is there; a Python or a node that was asked for must be, where tasks see it.
+    pub(crate) fn find(walls: &Walls) -> anyhow::Result<Self> {
+        let asked = |flag, program: &Option<PathBuf>| asked(flag, program.as_deref(), &walls.ro_mounts);
         Ok(Self {
-            python: asked("--python", python)?.or_else(|| find("python3")),
-            node: asked("--node", node)?.or_else(|| find("node")),
+            python: asked("--python", &walls.python)?.or_else(|| find("python3")),
+            node: asked("--node", &walls.node)?.or_else(|| find("node")),
             shell: find("bash").or_else(|| find("sh")),
         })
     }
@@ -105,7 +108,7 @@ fn lay_out_javascript(spec: &Spec, code: &str, directory: &Directory) -> anyhow:
     let run = directory.write_code("run.cjs", NODE_RUN)?;
     let Some(event) = &spec.event else { return Ok(run) };
     directory.write_code("event.json", &serde_json::to_string(event)?)?;
-    Ok(directory.write_code("handler.mjs", NODE_HANDLER)?)
+    Ok(directory.write_code("handler.cjs", NODE_HANDLER)?)
 }
 
 fn own_env(grant: &LeaseGrant, spec: &Spec, inside: &Inside) -> Vec<(&'static str, String)> {
@@ -128,10 +131,25 @@ fn python_path(spec: &Spec, Inside { work, .. }: &Inside) -> String {
     spec.env.get("PYTHONPATH").map_or_else(|| work.clone(), |more| format!("{work}:{more}"))
 }
 
-fn asked(flag: &str, program: Option<&Path>) -> anyhow::Result<Option<PathBuf>> {
+fn asked(flag: &str, program: Option<&Path>, ro_mounts: &[PathBuf]) -> anyhow::Result<Option<PathBuf>> {
     let Some(program) = program else { return Ok(None) };
     ensure!(is_program(program), "{flag} {}: not a program that can be run", program.display());
-    Ok(Some(std::path::absolute(program)?))
+    let program = std::path::absolute(program)?;
+    // A venv's python is a link: both ends must be there for the task.
+    for place in [&program, &std::fs::canonicalize(&program)?] {
+        let is_seen = SYSTEM
+            .iter()
+            .map(Path::new)
+            .chain(ro_mounts.iter().map(PathBuf::as_path))
+            .any(|seen| place.starts_with(seen));
+        ensure!(
+            is_seen,
+            "{flag} {}: tasks do not see {}: show them its directory by --ro-mount, or name a program below /usr",
+            program.display(),
+            place.display()
+        );
+    }
+    Ok(Some(program))
 }
 
 fn find(name: &str) -> Option<PathBuf> {

@@ -86,7 +86,7 @@ struct Worker {
 
 impl Worker {
     async fn new(config: config::Config) -> anyhow::Result<Self> {
-        let tools = language::Tools::find(config.walls.python.as_deref(), config.walls.node.as_deref())?;
+        let tools = language::Tools::find(&config.walls)?;
         let state = state::StateDir::open(&config.walls.state_dir)?;
         let spool = spool::Spool::open(&config.walls.state_dir)?;
         spool.sweep().context("cannot sweep the spool")?;
@@ -167,6 +167,9 @@ pub async fn run(config: config::Config, stages: watch::Receiver<Stage>) -> anyh
     tracing::info!("worker {id} serves {repos}: runs {runs}, {slots} at a time, confined by {}", level.means());
     if let Some(warning) = level.warning() {
         tracing::warn!("{warning}");
+    }
+    if let Some(seen) = worker.confinement.lacks_cgroups() {
+        tracing::warn!("tasks have no cgroup ({seen}): docs/security.md says what looks at them can miss");
     }
     if !worker.config.allow.is_empty() {
         let allowed = worker.config.allow.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");

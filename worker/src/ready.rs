@@ -10,7 +10,7 @@ use protocol::Spec;
 use tokio::sync::Notify;
 
 use crate::confinement::cgroup::Cgroup;
-use crate::confinement::{Confinement, Enforced};
+use crate::confinement::{Confinement, Enforced, crowd};
 use crate::directory::{self, Directory};
 use crate::process::{Family, Process, Started};
 use crate::slots::Slots;
@@ -36,7 +36,8 @@ impl Site {
     /// Lets a task move in: its files, its names, its limits.
     pub(crate) fn move_in(&mut self, spec: &Spec, hosts: &str) -> anyhow::Result<Enforced> {
         self.directory.move_in(spec, hosts)?;
-        let limits = Enforced { in_cgroup: self.cgroup.is_some(), ..Enforced::new(spec) };
+        let counted_with = self.directory.is_counted_with_worker().then(crowd::with_room);
+        let limits = Enforced { in_cgroup: self.cgroup.is_some(), counted_with, ..Enforced::new(spec) };
         let held = self.cgroup.as_ref().map_or(Ok(()), |cgroup| cgroup.limit(&limits));
         held.context("cannot set the limits of the cgroup")?;
         Ok(limits)

@@ -114,7 +114,11 @@ async fn fetch_all(
     (directory, force): (&Path, bool),
 ) -> Result<Exit> {
     let mut failures = Failures::default();
-    for artifact in artifacts(task) {
+    let skipped = task.result.as_ref().map_or(&[][..], |result| &result.skipped);
+    for skipped in skipped {
+        out.notice(&harmless_line(&format!("left out: {}: {}", skipped.path, skipped.why)));
+    }
+    for artifact in artifacts(task).iter().filter(|artifact| artifact.is_stored()) {
         let saved = match Place::below(directory, &artifact.path, force) {
             Ok(place) => save(client, out, task.row.id, artifact, &place).await,
             Err(failure) => Err(failure),

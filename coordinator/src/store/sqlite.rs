@@ -242,7 +242,10 @@ fn configure(db: &Connection) -> rusqlite::Result<()> {
     // The writer checkpoints itself, because it must hear of a failed fsync.
     db.pragma_update(None, "wal_autocheckpoint", 0)?;
     db.pragma_update(None, "journal_size_limit", 64 << 20)?;
-    db.pragma_update(None, "cache_size", -8 * 1024)?;
+    // In KiB where it is negative: what stays between transactions. The kernel holds the rest of the file.
+    db.pragma_update(None, "cache_size", -512)?;
+    // In pages, so 8 MiB: what one transaction may change before it must write some of it ahead of its commit.
+    db.pragma_update(None, "cache_spill", 2048)?;
     db.pragma_update(None, "temp_store", "MEMORY")
 }
 

@@ -68,6 +68,9 @@ const STEPS: &[(&[&str], &str)] = &[
 const NOEXEC: &str = "the state directory is on a file system that is mounted noexec: choose another by --state-dir, or \
                       remount it: mount -o remount,exec";
 
+/// How what is said of cgroups begins where the operator does not want them.
+pub(crate) const SWITCHED_OFF: &str = "switched off by --cgroup off";
+
 /// Words of steps that need namespaces.
 const NAMESPACES: &[&str] = &["namespace", "user 1000", "loopback", "cannot mount the attempt", "mounts private"];
 
@@ -99,9 +102,12 @@ fn for_namespaces(machine: &Machine) -> &'static str {
      user.max_user_namespaces must leave room"
 }
 
-/// What to do about a layer that does not hold.
-pub(crate) fn for_layer(layer: &str) -> &'static str {
+/// What to do about a layer that does not hold, after what was seen of it.
+pub(crate) fn for_layer(layer: &str, seen: &str) -> &'static str {
     match layer {
+        "cgroup" if seen.starts_with(SWITCHED_OFF) => {
+            "leave out --cgroup off; meanwhile rlimits and samples hold limits"
+        }
         "uid" | "namespaces" => "please report this: the namespaces were made and do not hold",
         "privileges" | "seccomp" => "the kernel needs CONFIG_SECCOMP_FILTER",
         "rlimits" => "please report this: a limit was set and not kept",

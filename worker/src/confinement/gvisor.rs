@@ -1,4 +1,4 @@
-//! Whether the kernel is gVisor's, which lacks two walls that others lean on: it does not end a process namespace with its
+//! Whether the kernel is gVisor's, which lacks walls that others lean on: it does not end a process namespace with its
 //! first process, and it lets the owner of a file change the file's length and mode through a read-only mount.
 
 use std::path::Path;

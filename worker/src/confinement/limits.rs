@@ -25,6 +25,9 @@ pub(crate) struct Enforced {
     pub(crate) spare_bytes: u64,
     /// Whether a cgroup holds memory and pids, so that they need not be watched.
     pub(crate) in_cgroup: bool,
+    /// Processes and threads that the kernel counts with the task's own, though it has a user namespace: inside gVisor, those
+    /// of the worker's user. The task's must be watched then.
+    pub(crate) counted_with: Option<u64>,
 }
 
 /// What must stay free on the worker's disk, in bytes.
@@ -58,6 +61,7 @@ impl Enforced {
             disk_bytes: disk_bytes.unwrap_or(GIB),
             spare_bytes: SPARE_BYTES,
             in_cgroup: false,
+            counted_with: None,
         }
     }
 }

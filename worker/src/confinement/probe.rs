@@ -56,6 +56,8 @@ pub(crate) async fn run(
     let Ready { mut site, stages, .. } = Ready::build(confinement, family, 0, Enforced::new(spec).memory_bytes).await?;
     let plan = site
         .move_in(spec, HOSTS)
+        // Whoever tries the walls needs no room: where there is none, the worker starts, and waits for it.
+        .map(|limits| Enforced { spare_bytes: 0, ..limits })
         .and_then(|limits| Ok(Init::new(program(&site.directory)?, spec, site.directory.inside(), limits)));
     let ran = match plan {
         Ok(plan) => timeout(PATIENCE, watch(stages, &plan)).await.context("it did not end in time").flatten(),
@@ -103,7 +105,7 @@ pub(crate) fn require(level: Level, tried: &[Tried]) -> anyhow::Result<()> {
     let fallen: Vec<String> = tried
         .iter()
         .filter(|layer| !layer.holds && level.required().contains(&layer.layer.as_str()))
-        .map(|layer| format!("{} ({}): {}", layer.layer, layer.seen, advice::for_layer(&layer.layer)))
+        .map(|layer| format!("{} ({}): {}", layer.layer, layer.seen, advice::for_layer(&layer.layer, &layer.seen)))
         .collect();
     ensure!(fallen.is_empty(), "below the minimum confinement: {}", fallen.join("; "));
     Ok(())

@@ -11,10 +11,12 @@ use rustix::fs::statvfs;
 use super::limits::{Enforced, Passed};
 use super::{Inside, Level, apply};
 use cpu::CpuAccount;
+use flood::Flood;
 use held::Held;
 
 mod cpu;
 mod disk;
+mod flood;
 mod held;
 mod memory;
 mod processes;
@@ -103,7 +105,7 @@ impl Sampler {
         }
         let began_at = Instant::now();
         if !self.watches_processes() {
-            self.held = held::look(self.level, &self.inside);
+            self.held = held::look(self.level, &self.inside, &mut self.flood());
         }
         let is_passed = self.is_disk_passed();
         self.disk_at = Instant::now() + DISK_PACE.max(began_at.elapsed() * PAUSE);
@@ -133,22 +135,31 @@ impl Sampler {
         if !self.watches_processes() {
             return None;
         }
-        let processes = processes::all(self.level);
-        // First, because with a flood every further look takes long.
-        if self.is_over_processes(&processes) {
+        let mut flood = self.flood();
+        let pids = processes::pids(self.level);
+        if flood.is(pids.len() as u64) {
+            return Some(Passed::Processes);
+        }
+        let pids = pids.into_iter().take_while(|_| !flood.has_come());
+        let processes: Vec<_> = pids.filter_map(processes::read).collect();
+        if flood.is(processes.iter().map(|process| process.threads).sum()) {
             return Some(Passed::Processes);
         }
         let cpu_ms = self.cpu.update(&processes);
-        self.held = held::look(self.level, &self.inside);
-        if !self.limits.in_cgroup && self.memory(&processes) > self.limits.memory_bytes {
+        self.held = held::look(self.level, &self.inside, &mut flood);
+        let is_over_memory = !self.limits.in_cgroup && self.memory(&processes, &mut flood) > self.limits.memory_bytes;
+        if flood.has_come() {
+            return Some(Passed::Processes);
+        }
+        if is_over_memory {
             return Some(Passed::Memory);
         }
         self.is_over_cpu(cpu_ms).then_some(Passed::Cpu)
     }
 
-    fn is_over_processes(&self, processes: &[processes::Process]) -> bool {
-        let threads: u64 = processes.iter().map(|process| process.threads).sum();
-        self.level.counts_processes() && !self.limits.in_cgroup && threads > self.limits.pids.into()
+    fn flood(&self) -> Flood {
+        let is_counted = self.level.counts_processes() || self.limits.counted_with.is_some();
+        Flood::new(self.level, (is_counted && !self.limits.in_cgroup).then(|| self.limits.pids.into()))
     }
 
     /// Memory that belongs to no process. Without namespaces it is the machine's, and a task can make none of it.
@@ -161,7 +172,7 @@ impl Sampler {
     }
 
     /// Memory in use: roughly, which is never too little, and closely before it decides anything.
-    fn memory(&mut self, processes: &[processes::Process]) -> u64 {
+    fn memory(&mut self, processes: &[processes::Process], flood: &mut Flood) -> u64 {
         let tables: u64 = processes.iter().map(processes::table_bytes).sum();
         let detached = self.held.memory_bytes + self.shared_bytes() + tables;
         let rough = detached + processes.iter().map(|process| process.resident_bytes).sum::<u64>();
@@ -170,7 +181,8 @@ impl Sampler {
             return rough;
         }
         self.closely_at_bytes = self.closely_at_bytes.max(rough);
-        let exact = detached + processes.iter().map(|process| memory::own(process, &self.held)).sum::<u64>();
+        let looked_at = processes.iter().take_while(|_| !flood.has_come());
+        let exact = detached + looked_at.map(|process| memory::own(process, &self.held)).sum::<u64>();
         self.peak_bytes = self.peak_bytes.max(exact);
         exact
     }

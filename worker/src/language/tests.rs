@@ -2,6 +2,7 @@ use protocol::{LeaseId, TaskId};
 use serde_json::json;
 
 use super::*;
+use crate::config::{CgroupUse, LevelUse};
 use crate::directory::Place;
 
 fn plan(spec: serde_json::Value) -> (Program, Directory, tempfile::TempDir) {
@@ -83,7 +84,7 @@ fn a_javascript_handler_is_called_by_the_file_beside_the_code() {
     let run = json!({"kind": "javascript", "code": "1"});
     let (plan, directory, _home) = plan(json!({"repo": "r", "run": run, "event": [1], "args": ["-x"]}));
     let file = |name: &str| directory.path().join("task").join(name);
-    assert_eq!(plan.argv, ["/opt/node", "/task/handler.mjs", "-x"]);
+    assert_eq!(plan.argv, ["/opt/node", "/task/handler.cjs", "-x"]);
     assert!(file("run.cjs").exists() && file("main.js").exists() && file("main.mjs").exists());
     assert_eq!(std::fs::read_to_string(file("event.json")).unwrap(), "[1]");
 }
@@ -95,6 +96,42 @@ fn only_what_is_there_is_offered() {
     assert_eq!(shell.words(), ["shell", "command"]);
     let node = Tools { node: Some("/bin/node".into()), ..Tools::default() };
     assert_eq!(node.words(), ["javascript", "command", "handler"]);
+}
+
+fn found(python: Option<&Path>, node: Option<&Path>, ro_mounts: &[&Path]) -> Result<Tools, String> {
+    let walls = Walls {
+        state_dir: PathBuf::new(),
+        python: python.map(Path::to_path_buf),
+        node: node.map(Path::to_path_buf),
+        ro_mounts: ro_mounts.iter().map(|path| path.to_path_buf()).collect(),
+        cgroup: CgroupUse::Off,
+        confinement: LevelUse::Auto,
+        task_uid: 1,
+    };
+    Tools::find(&walls).map_err(|error| format!("{error:#}"))
+}
+
+#[test]
+fn what_was_asked_for_must_be_a_program() {
     let not_a_program = Some(Path::new("/etc/passwd"));
-    assert!(Tools::find(not_a_program, None).is_err() && Tools::find(None, not_a_program).is_err());
+    assert!(found(not_a_program, None, &[]).is_err() && found(None, not_a_program, &[]).is_err());
+}
+
+#[test]
+fn what_was_asked_for_must_be_where_tasks_see_it_and_so_must_what_it_links_to() {
+    let (shown, hidden) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let program = |directory: &Path, name: &str, to: &Path| {
+        std::os::unix::fs::symlink(to, directory.join(name)).unwrap();
+        directory.join(name)
+    };
+    let own = hidden.path().join("own");
+    std::fs::copy("/bin/true", &own).unwrap();
+    let (to_system, to_hidden) =
+        (program(shown.path(), "python3", Path::new("/bin/true")), program(shown.path(), "python4", &own));
+    assert!(found(Some(&to_system), None, &[shown.path()]).is_ok());
+    for unseen in [&to_hidden, &own] {
+        let why = found(Some(unseen), None, &[shown.path()]).unwrap_err();
+        assert!(why.contains("tasks do not see") && why.contains("--ro-mount"), "{why}");
+    }
+    assert!(found(Some(&to_system), None, &[]).is_err());
 }

@@ -27,7 +27,7 @@ impl Ran {
     fn failed(&self, text: &str) {
         assert_eq!((self.code, self.result.as_str()), (Some(1), ""), "{}", self.err);
         assert!(self.err.contains(text), "{text:?} is not in: {}", self.err);
-        assert!(!self.err.contains("handler.py") && !self.err.contains("handler.mjs"), "{}", self.err);
+        assert!(!self.err.contains("handler.py") && !self.err.contains("handler.cjs"), "{}", self.err);
     }
 }
 
@@ -37,7 +37,7 @@ fn lay_out(home: &Path, code: &str) {
     }
     std::fs::write(home.join("event.json"), r#"{"a":1}"#).unwrap();
     std::fs::write(home.join("handler.py"), include_str!("../../src/language/handler.py")).unwrap();
-    std::fs::write(home.join("handler.mjs"), include_str!("../../src/language/handler.mjs")).unwrap();
+    std::fs::write(home.join("handler.cjs"), include_str!("../../src/language/handler.cjs")).unwrap();
     std::fs::write(home.join("run.cjs"), include_str!("../../src/language/run.cjs")).unwrap();
     std::fs::create_dir(home.join("work")).unwrap();
 }
@@ -63,13 +63,15 @@ fn run(program: &str, wrapper: &str, code: &str, shell: &str) -> Ran {
 }
 
 const TO_FILE: &str = r#"exec "$0" "$@" 3>../result"#;
+/// Without what an administrator lets every Python import at its start.
+const ALONE: &str = r#"exec "$0" -S "$@" 3>../result"#;
 
 fn python(code: &str) -> Ran {
     run(PYTHON, "handler.py", code, TO_FILE)
 }
 
 fn node(code: &str) -> Ran {
-    run(NODE, "handler.mjs", code, TO_FILE)
+    run(NODE, "handler.cjs", code, TO_FILE)
 }
 
 #[test]
@@ -186,8 +188,24 @@ fn printed_text_is_output_even_when_it_is_binary() {
 fn the_code_is_no_main_module_and_has_its_own_arguments_and_path() {
     let code = "import sys, near\ndef handler(event): return [__name__, sys.argv[0][-7:], sys.argv[1:], near.here]";
     assert_eq!(python(code).value(), json!(["main", "main.py", ["-x"], true]));
-    let code = "exports.handler = () => [require.main === module, process.argv[1].slice(-7), process.argv.slice(2)]";
-    assert_eq!(node(code).value(), json!([false, "main.js", ["-x"]]));
+    let code = "exports.handler = () => [typeof require.main, process.argv[1].slice(-7), process.argv.slice(2)]";
+    assert_eq!(node(code).value(), json!(["undefined", "main.js", ["-x"]]));
+}
+
+#[test]
+fn what_the_top_queues_runs_in_the_same_order_in_both_kinds_of_javascript() {
+    let top = "const seen = []; process.nextTick(() => seen.push('tick')); queueMicrotask(() => seen.push('micro'));";
+    let handler = "() => new Promise((settle) => setTimeout(() => settle(seen)))";
+    for export in ["exports.handler =", "export const handler ="] {
+        assert_eq!(node(&format!("{top} {export} {handler}")).value(), json!(["micro", "tick"]), "{export}");
+    }
+}
+
+#[test]
+fn python_is_as_lean_as_it_starts_until_the_task_imports_more() {
+    let code = "import sys\ndef handler(event):\n  costly = 'json', 're', 'collections', 'asyncio', 'inspect'\n  \
+                return [name for name in costly if name in sys.modules]";
+    assert_eq!(run(PYTHON, "handler.py", code, ALONE).value(), json!([]));
 }
 
 #[test]
@@ -226,7 +244,7 @@ fn large_code_and_large_results_pass_in_full() {
     let pipe = r#"exec "$0" "$@" 3>&1 >/dev/null"#;
     let (hash, slash) = (format!("#{}\n", "x".repeat(1 << 20)), format!("//{}\n", "x".repeat(1 << 20)));
     let python = run(PYTHON, "handler.py", &(hash + "def handler(event): return 'y' * (5 << 20)"), pipe);
-    let node = run(NODE, "handler.mjs", &(slash + "exports.handler = () => 'y'.repeat(5 << 20)"), pipe);
+    let node = run(NODE, "handler.cjs", &(slash + "exports.handler = () => 'y'.repeat(5 << 20)"), pipe);
     for ran in [python, node] {
         assert_eq!((ran.code, ran.out.len()), (Some(0), (5 << 20) + 2), "{}", ran.err);
     }
@@ -236,7 +254,7 @@ fn large_code_and_large_results_pass_in_full() {
 fn a_reader_that_gave_up_is_told_about() {
     let pipe = r#"{ "$0" "$@" 3>&1 >/dev/null; echo $? >../result; } | head -c 10 >/dev/null"#;
     let python = run(PYTHON, "handler.py", "def handler(event): return 'y' * (5 << 20)", pipe);
-    let node = run(NODE, "handler.mjs", "exports.handler = () => 'y'.repeat(5 << 20)", pipe);
+    let node = run(NODE, "handler.cjs", "exports.handler = () => 'y'.repeat(5 << 20)", pipe);
     for ran in [python, node] {
         assert_eq!(ran.result, "1\n");
         assert_eq!(ran.err, "handler's return value was not taken: it is larger than a result may be\n");

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use crate::peer::Peer;
-use crate::run::{Bench, Running, token};
+use crate::run::{Bench, Running, is_gvisor, token};
 
 mod disk;
 mod kernel;
@@ -163,10 +163,6 @@ impl Ground {
         let last = said.lines().last().unwrap_or_default();
         serde_json::from_str(last).unwrap_or_else(|error| panic!("{error}: {said}\n{complaint}"))
     }
-}
-
-fn is_gvisor() -> bool {
-    !Path::new("/proc/self/setgroups").exists()
 }
 
 fn program(code: &str) -> String {

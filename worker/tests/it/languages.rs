@@ -146,7 +146,7 @@ fn errors_name_the_tasks_own_file_and_line() {
         let called = place.call(kind, code);
         called.failed(place_of_error);
         called.failed(what);
-        assert!(!called.err.contains("handler.py") && !called.err.contains("handler.mjs"), "{}", called.err);
+        assert!(!called.err.contains("handler.py") && !called.err.contains("handler.cjs"), "{}", called.err);
     }
     let shell = place.run(json!({"run": {"kind": "shell", "code": "true\nif then"}}));
     assert_eq!(shell.report["outcome"], json!({"exited": {"code": 2}}));

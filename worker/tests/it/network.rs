@@ -9,19 +9,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::{Value, json};
 
 use crate::peer::Peer;
-use crate::run::{Bench, Running};
+use crate::run::{Bench, Running, is_gvisor, with_mounts};
 
 mod carried;
 mod closed;
 mod ended;
 mod reached;
 
-/// Becomes the worker, in a mount namespace where names are looked up in a file of the test's alone, and nobody is asked.
-/// The worker keeps its user, and gets no capability that it would not have.
+/// Names are looked up in a file of the test's alone, and nobody is asked.
 const WITH_HOSTS: &str = r#"
 mount --bind "$1/hosts" /etc/hosts && mount --bind "$1/nsswitch.conf" /etc/nsswitch.conf || exit 99
 shift
-exec setpriv --inh-caps=-all --ambient-caps=-all "$@"
+exec "$@"
 "#;
 
 /// A worker that looks names up in a file of ours.
@@ -46,16 +45,7 @@ impl World {
 
     fn command(&self, args: &[&str]) -> Command {
         let worker = self.bench.command(&self.peer.url(), args);
-        let mut command = Command::new("unshare");
-        if !rustix::process::getuid().is_root() {
-            command.args(["--user", "--map-current-user", "--keep-caps"]);
-        }
-        command.args(["--mount", "sh", "-c", WITH_HOSTS, "sh"]).arg(self.bench.home.path());
-        command.arg(worker.get_program()).args(worker.get_args()).env_clear();
-        command.envs(worker.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        command
+        with_mounts(WITH_HOSTS, &[self.bench.home.path().as_os_str()], &worker)
     }
 
     fn worker(&self, args: &[&str]) -> Running {
@@ -123,6 +113,11 @@ impl Server {
 
 const ALPHA: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 11);
 const BETA: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 12);
+
+/// What a task is told of an address to which it has no route.
+fn no_route() -> &'static str {
+    if is_gvisor() { "EHOSTUNREACH" } else { "ENETUNREACH" }
+}
 
 /// The address by which this machine would reach others, if it has one. Nothing is sent.
 fn outer_address() -> Option<Ipv4Addr> {

@@ -1,5 +1,6 @@
 //! A worker under test, and what it leaves on the machine.
 
+use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -18,6 +19,31 @@ pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
         assert!(Instant::now() < deadline, "not within {} s: {what}", PATIENCE.as_secs());
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Whether the kernel is gVisor's. Every Linux that has user namespaces has this file.
+pub(crate) fn is_gvisor() -> bool {
+    !Path::new("/proc/self/setgroups").exists()
+}
+
+/// A worker whose mounts are its own. A script makes them, with these arguments, and becomes what follows the arguments: that
+/// is the worker, which has the user of the tests and no right to mount.
+pub(crate) fn with_mounts(script: &str, arguments: &[&OsStr], worker: &Command) -> Command {
+    let (uid, gid) = (rustix::process::getuid(), rustix::process::getgid());
+    let mut command = Command::new("unshare");
+    let without_rights = if uid.is_root() {
+        ["setpriv".into(), "--inh-caps=-all".into(), "--ambient-caps=-all".into(), "--bounding-set=-sys_admin".into()]
+    } else {
+        // Root in a user namespace may mount, and in one more the user is back.
+        command.args(["--user", "--map-root-user"]);
+        ["unshare".into(), "--user".into(), format!("--map-user={uid}"), format!("--map-group={gid}")]
+    };
+    command.args(["--mount", "sh", "-c", script, "sh"]).args(arguments).args(without_rights);
+    command.arg(worker.get_program()).args(worker.get_args()).env_clear();
+    command.envs(worker.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    command
 }
 
 /// A state directory with a key, and commands to start workers on it.

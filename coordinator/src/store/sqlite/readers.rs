@@ -25,7 +25,7 @@ impl Readers {
                 Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
             db.busy_timeout(std::time::Duration::from_secs(5))?;
             db.set_prepared_statement_cache_capacity(64);
-            db.pragma_update(None, "cache_size", -1024)?;
+            db.pragma_update(None, "cache_size", -256)?;
             Ok(db)
         };
         let free = (0..READERS).map(open).collect::<Result<_, rusqlite::Error>>()?;

@@ -1,43 +1,14 @@
-//! How many processes and threads of the task's user are not the task's: RLIMIT_NPROC counts them all. Where it is the
-//! worker's own user, others come and go, so that the limit is only there to stop a flood until the sampler sees it.
+//! How many processes and threads of the task's user, as seen from here, are not the task's: RLIMIT_NPROC counts them all.
 
-use std::fs;
-use std::path::Path;
-
-use rustix::process::getuid;
-
-use super::super::Level;
-
-/// Room for what else the worker's user may start meanwhile, other tasks among it.
-const ROOM: u64 = 256;
+use super::super::{Level, crowd};
 
 /// What must be added to the task's own limit, at this moment.
 pub(super) fn others(level: Level) -> u64 {
     match level {
-        // A user namespace counts for itself.
+        // A user namespace counts for itself, or the worker has counted who else there is.
         Level::Bwrap => 0,
         // Nobody else has this user but `init`.
         Level::Process => 1,
-        Level::None => threads_of(getuid().as_raw()) + ROOM,
+        Level::None => crowd::with_room(),
     }
 }
-
-fn threads_of(uid: u32) -> u64 {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries.filter_map(|entry| threads_in(&entry.path(), uid)).sum()
-}
-
-/// The threads of the process of this place below /proc, if it is this user's. Its name may be no text.
-fn threads_in(place: &Path, uid: u32) -> Option<u64> {
-    let status = fs::read(place.join("status")).ok()?;
-    threads(&String::from_utf8_lossy(&status), uid)
-}
-
-/// The threads of a process, if it is this user's.
-fn threads(status: &str, uid: u32) -> Option<u64> {
-    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next();
-    (field("Uid:")?.parse() == Ok(uid)).then(|| field("Threads:")?.parse().ok())?
-}
-
-#[cfg(test)]
-mod tests;

@@ -173,7 +173,7 @@ fn command(plan: &Init) -> io::Result<Command> {
 }
 
 fn limit(limits: &Enforced, others: u64) -> io::Result<()> {
-    let pids = u64::from(limits.pids) + others;
+    let pids = u64::from(limits.pids) + others + limits.counted_with.unwrap_or(0);
     set(Resource::Nproc, pids, pids)?;
     set(Resource::Nofile, limits.open_files.into(), limits.open_files.into())?;
     set(Resource::Fsize, limits.file_size_bytes, limits.file_size_bytes)?;

@@ -9,7 +9,8 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
 use super::super::{Inside, Level};
-use super::processes::{has_memory, numbers, pids};
+use super::flood::Flood;
+use super::processes::{has_lost_first_thread, has_memory, numbers, pids, threads};
 
 /// A file by its device and inode.
 pub(super) type FileId = (u64, u64);
@@ -22,7 +23,8 @@ pub(super) struct Held {
     /// Those in memory.
     pub(super) in_memory: HashSet<FileId>,
     on_disk: HashSet<FileId>,
-    /// Whether a process hides what it holds. Only one without a namespace of ours can.
+    /// Whether a process hides what it holds. One without a namespace of ours can; inside gVisor one without a first
+    /// thread that makes others faster than they are found.
     pub(super) is_hidden: bool,
 }
 
@@ -33,8 +35,8 @@ struct Places {
     memory: Option<u64>,
 }
 
-/// Looks at the descriptors of all threads of all processes.
-pub(super) fn look(level: Level, inside: &Inside) -> Held {
+/// Looks at the descriptors of all threads of all processes, unless there is a flood of them.
+pub(super) fn look(level: Level, inside: &Inside, flood: &mut Flood) -> Held {
     let device = |path: &str| stat(path).map(|file| file.st_dev).ok();
     let disks: Vec<u64> = inside.writable().into_iter().filter_map(device).collect();
     let shared_memory = if level.has_namespaces() { device("/dev/shm") } else { None };
@@ -42,9 +44,10 @@ pub(super) fn look(level: Level, inside: &Inside) -> Held {
     let memory = memfd_create("look", MemfdFlags::CLOEXEC).and_then(|file| Ok(fstat(file)?.st_dev)).ok();
     let places = Places { disks, shared_memory, memory };
     let mut held = Held::default();
-    for pid in pids(level) {
-        for thread in numbers(&format!("/proc/{pid}/task")) {
-            let place = format!("/proc/{pid}/task/{thread}");
+    for pid in pids(level).into_iter().take_while(|_| !flood.has_come()) {
+        let threads = threads(pid);
+        held.is_hidden |= threads.is_empty() && has_lost_first_thread(pid);
+        for place in threads {
             held.is_hidden |= !level.has_namespaces() && is_closed(&place);
             each_file(pid, &place, |file| held.add(&file, &places));
         }

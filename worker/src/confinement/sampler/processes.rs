@@ -2,10 +2,16 @@
 
 use std::fs;
 
+use rustix::fs::{Access, access};
 use rustix::process::getpid;
 
 use super::super::Level;
 use crate::process::tree;
+
+/// The highest number that gVisor gives a process or a thread.
+const LAST_PID: u32 = 1 << 16;
+/// How many numbers to try before it is looked whether that is still needed.
+const TRIES_AT_ONCE: usize = 1024;
 
 /// One process, with all its threads.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -23,17 +29,37 @@ pub(super) struct Process {
     pub(super) threads: u64,
 }
 
-/// All that live, and those that nobody reaped.
-pub(super) fn all(level: Level) -> Vec<Process> {
-    pids(level).into_iter().filter_map(read).collect()
-}
-
-/// Those of the namespace, or those that came of this process.
+/// Those of the namespace, or those that came of this process; those that nobody reaped, too.
 pub(super) fn pids(level: Level) -> Vec<u32> {
     if level.has_namespaces() {
         return numbers("/proc").filter(|pid| *pid != 1).collect();
     }
     tree::descendants(getpid()).into_iter().map(|pid| pid.as_raw_nonzero().get().unsigned_abs()).collect()
+}
+
+/// Where /proc shows the threads of a process. Of one whose first thread is gone, gVisor shows none there, but all of them
+/// with each thread that is asked for by its own number.
+pub(super) fn threads(pid: u32) -> Vec<String> {
+    let below = |place: String| numbers(&place).map(|thread| format!("{place}/{thread}")).collect::<Vec<_>>();
+    match below(format!("/proc/{pid}/task")) {
+        listed if listed.is_empty() => stray_thread(pid).map_or(listed, |thread| below(format!("/proc/{thread}/task"))),
+        listed => listed,
+    }
+}
+
+/// Whether a process goes on without its first thread.
+pub(super) fn has_lost_first_thread(pid: u32) -> bool {
+    Stat::read(&format!("/proc/{pid}")).is_some_and(|stat| stat.has_lost_first_thread())
+}
+
+/// A living thread of a process that has lost its first one, by trying numbers: from that of the process on, because
+/// numbers are given in turn.
+fn stray_thread(pid: u32) -> Option<u32> {
+    let is_its = |thread: u32| access(format!("/proc/{thread}/task/{pid}"), Access::EXISTS).is_ok();
+    // One that is about to end as a whole is like that for a moment.
+    let goes_on = |tried: usize| !tried.is_multiple_of(TRIES_AT_ONCE) || has_lost_first_thread(pid);
+    let numbers = (pid + 1..=LAST_PID).chain(2..pid).enumerate();
+    numbers.take_while(|(tried, _)| goes_on(*tried)).map(|(_, number)| number).find(|number| is_its(*number))
 }
 
 /// The entries of a directory that are numbers.
@@ -60,7 +86,8 @@ pub(super) fn has_memory(place: &str) -> bool {
     Stat::read(place).is_some_and(|stat| stat.virtual_bytes > 0)
 }
 
-fn read(pid: u32) -> Option<Process> {
+/// A process, if it is still there.
+pub(super) fn read(pid: u32) -> Option<Process> {
     let place = format!("/proc/{pid}");
     let stat = Stat::read(&place)?;
     let process = Process {
@@ -72,11 +99,11 @@ fn read(pid: u32) -> Option<Process> {
         resident_bytes: stat.rss_pages * rustix::param::page_size() as u64,
         place,
     };
-    Some(if stat.is_dead && stat.threads > 1 { with_living_thread(process) } else { process })
+    Some(if stat.has_lost_first_thread() { with_living_thread(process) } else { process })
 }
 
 fn with_living_thread(process: Process) -> Process {
-    let places = numbers(&format!("{}/task", process.place)).map(|thread| format!("{}/task/{thread}", process.place));
+    let places = threads(process.pid).into_iter();
     let mut living = places.filter_map(|place| Some((Stat::read(&place).filter(|stat| !stat.is_dead)?, place)));
     match living.next() {
         Some((stat, place)) => {
@@ -97,6 +124,10 @@ struct Stat {
 }
 
 impl Stat {
+    const fn has_lost_first_thread(&self) -> bool {
+        self.is_dead && self.threads > 1
+    }
+
     fn read(place: &str) -> Option<Self> {
         Self::parse(&fs::read(format!("{place}/stat")).ok()?)
     }

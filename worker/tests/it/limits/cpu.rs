@@ -71,6 +71,7 @@ fn a_program_that_a_shell_started_ends_the_task_for_the_same_reason() {
 #[test]
 fn processor_time_below_the_limit_passes() {
     each_way(|world| {
-        world.passes("burn(0.5)", &json!({"cpu_s": 1}));
+        // A start counts, too, and more inside gVisor, where it is slow.
+        world.passes("burn(1)", &json!({"cpu_s": 4}));
     });
 }

@@ -20,7 +20,8 @@ fn gigabytes_of_output_without_a_line_end_the_task_and_do_not_grow_the_worker() 
         let mut most = 0;
         while !world.peer.is_reported(&lease) {
             most = most.max(resident_mib(world.worker.pid()));
-            std::thread::yield_now();
+            // Without a pause it would take a core from those that it watches.
+            std::thread::sleep(std::time::Duration::from_millis(5));
         }
         let report = world.peer.report(&lease);
         assert_eq!(report["outcome"], "output_limit", "--cgroup {}: {report}", world.way);

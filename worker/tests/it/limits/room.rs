@@ -1,24 +1,29 @@
 //! The disk that stays free: a worker on a small disk of its own, which others fill.
 
-use std::process::{Command, Stdio};
+use std::ffi::OsString;
 
 use serde_json::json;
 
 use super::MIB;
 use crate::peer::Peer;
-use crate::run::{Bench, Running};
+use crate::run::{Bench, Running, with_mounts};
 
-/// Mounts a disk at the state directory, seen by the worker alone, with a file on it that goes when the gate opens.
+/// Mounts a disk at the state directory, seen by the worker alone, with a file on it that goes when the gate opens. Who waits
+/// for that is no child of the worker, which would end it.
 const ON_A_DISK: &str = r#"
 mkdir -p "$CW_STATE_DIR" && mount -t tmpfs -o "size=$1,mode=700" none "$CW_STATE_DIR" || exit 99
 head -c "$2" /dev/zero > "$CW_STATE_DIR/filler" || exit 98
-gate=$3 state=$CW_STATE_DIR
+worker=$$ gate=$3
 shift 3
-setpriv --inh-caps=-all --ambient-caps=-all "$@" &
-while kill -0 $! 2>/dev/null; do
-    [ -e "$gate" ] && rm -f "$state/filler"
-    sleep 0.05
-done
+empty() {
+    until [ -e "$gate" ]; do
+        kill -0 "$worker" || exit
+        sleep 0.05
+    done
+    rm -f "$CW_STATE_DIR/filler"
+}
+(empty >/dev/null 2>&1 &)
+exec "$@"
 "#;
 
 /// The disk has room for the worker, and for so much beyond what stays free.
@@ -28,18 +33,8 @@ fn worker_on_a_disk(bench: &Bench, peer: &Peer, filler_mib: u64) -> Running {
     let program = std::fs::metadata(env!("CARGO_BIN_EXE_cw-worker")).unwrap().len();
     let size = program + (1024 + BEYOND_MIB) * MIB;
     let worker = bench.command(&peer.url(), &["--grace", "100ms"]);
-    let mut command = Command::new("unshare");
-    if !rustix::process::getuid().is_root() {
-        command.args(["--user", "--map-current-user", "--keep-caps"]);
-    }
-    command.args(["--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]);
-    let sizes = [size, filler_mib * MIB].map(|bytes| bytes.to_string());
-    command.args(["sh", "-c", ON_A_DISK, "sh"]).args(sizes).arg(bench.gate());
-    command.arg(worker.get_program()).args(worker.get_args()).env_clear();
-    command.envs(worker.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    Running::start(command)
+    let [size, filler] = [size, filler_mib * MIB].map(|bytes| OsString::from(bytes.to_string()));
+    Running::start(with_mounts(ON_A_DISK, &[&size, &filler, bench.gate().as_os_str()], &worker))
 }
 
 #[test]

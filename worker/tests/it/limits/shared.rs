@@ -56,6 +56,17 @@ threading.Thread(target=hog).start()
 }
 
 #[test]
+fn files_without_a_name_count_in_a_process_whose_first_thread_is_gone() {
+    oom("
+def hog():
+    for _ in range(12): fill(os.memfd_create('x'), 8)
+    time.sleep(600)
+threading.Thread(target=hog).start()
+libc.syscall(60, 0)
+");
+}
+
+#[test]
 fn shared_memory_of_system_v_counts_though_nobody_holds_it() {
     oom("
 libc.shmat.restype = ctypes.c_void_p
