@@ -1,0 +1,1 @@
+//! Trees that a hostile task leaves.
