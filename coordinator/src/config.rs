@@ -5,10 +5,11 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, bail, ensure};
 use clap::{Parser, Subcommand, ValueEnum};
+use protocol::path::WorkspacePath;
 use protocol::unit::{duration_ms, size_bytes};
 
-use crate::retention::Retention;
-use crate::store::Ttls;
+use crate::retention::{ORPHANS_MS, Retention};
+use crate::store::{SessionRules, Ttls};
 
 /// Accepts tasks, leases them to workers, keeps their results.
 #[derive(Debug, Parser)]
@@ -81,6 +82,21 @@ struct Serve {
     /// Bytes of files that one attempt may bring, such as 100M
     #[arg(long, env = "CW_ARTIFACTS_LIMIT", default_value = "100M", value_parser = size_bytes)]
     artifacts_limit: u64,
+    /// Bytes that the files of a session may have, unless it was made with another quota
+    #[arg(long, env = "CW_SESSION_QUOTA", default_value = "5G", value_parser = size_bytes)]
+    session_quota: u64,
+    /// How long a session is kept after its last use; for ever when it is not set
+    #[arg(long, env = "CW_SESSION_RETENTION")]
+    session_retention: Option<String>,
+    /// Directories, by commas, that a new session begins with, such as repos,artifacts
+    #[arg(long, env = "CW_SESSION_LAYOUT", value_delimiter = ',')]
+    session_layout: Vec<String>,
+    /// A directory that every workspace shows read-only as utils/
+    #[arg(long, env = "CW_UTILS_DIR")]
+    utils_dir: Option<PathBuf>,
+    /// A directory that every workspace shows read-only as skills/
+    #[arg(long, env = "CW_SKILLS_DIR")]
+    skills_dir: Option<PathBuf>,
     /// How long requests may take to finish when the coordinator is told to stop
     #[arg(long, env = "CW_GRACE", default_value = "10s", value_parser = milliseconds)]
     grace: i64,
@@ -115,10 +131,23 @@ pub struct Config {
     pub retention: Retention,
     /// Bytes of files that one attempt may bring.
     pub artifacts_limit: u64,
+    /// What holds for workspaces.
+    pub sessions: Sessions,
     /// How long requests may take to finish at the end.
     pub grace: std::time::Duration,
     /// What one listener puts up with.
     pub patience: Patience,
+}
+
+/// What holds for workspaces.
+#[derive(Debug, Clone)]
+pub struct Sessions {
+    /// What a session begins with, and may have.
+    pub rules: SessionRules,
+    /// The directory that is shown as `utils/`.
+    pub utils_dir: Option<PathBuf>,
+    /// The directory that is shown as `skills/`.
+    pub skills_dir: Option<PathBuf>,
 }
 
 /// What one listener puts up with from those who connect.
@@ -191,10 +220,40 @@ impl Arguments {
             allowed_hosts: serve.allowed_hosts.clone(),
             default_agent: serve.agent.clone(),
             ttls: Ttls { first_s: serve.first_lease_ttl, code_s: serve.lease_ttl, agent_s: serve.agent_lease_ttl },
-            retention: Retention { tasks_ms: serve.retention, output_ms: serve.output_retention },
+            retention: Retention {
+                tasks_ms: serve.retention,
+                output_ms: serve.output_retention,
+                sessions_ms: serve.session_retention()?,
+                orphans_ms: ORPHANS_MS,
+            },
             artifacts_limit: serve.artifacts_limit,
+            sessions: serve.sessions()?,
             grace: std::time::Duration::from_millis(serve.grace.unsigned_abs()),
             patience: Patience::default(),
+        })
+    }
+}
+
+impl Serve {
+    fn session_retention(&self) -> anyhow::Result<Option<i64>> {
+        let text = self.session_retention.as_deref().filter(|text| !text.is_empty());
+        text.map(milliseconds)
+            .transpose()
+            .map_err(|error| anyhow::anyhow!("--session-retention (CW_SESSION_RETENTION): {error}"))
+    }
+
+    fn sessions(&self) -> anyhow::Result<Sessions> {
+        let directory = |text: &String| {
+            let path = text.parse().and_then(WorkspacePath::writable);
+            path.with_context(|| format!("--session-layout (CW_SESSION_LAYOUT): `{text}`"))
+        };
+        let layout =
+            self.session_layout.iter().filter(|text| !text.is_empty()).map(directory).collect::<Result<_, _>>()?;
+        let set = |path: &Option<PathBuf>| path.clone().filter(|path| !path.as_os_str().is_empty());
+        Ok(Sessions {
+            rules: SessionRules { quota_bytes: self.session_quota, layout },
+            utils_dir: set(&self.utils_dir),
+            skills_dir: set(&self.skills_dir),
         })
     }
 }

@@ -5,13 +5,18 @@ pub mod admin;
 pub mod artifacts;
 pub mod auth;
 pub mod body;
+pub mod checkouts;
+mod content;
 pub mod error;
 pub mod events;
+pub mod files;
 pub mod health;
 pub mod hosts;
 pub mod leases;
+mod ranges;
 pub mod serve;
 pub mod tasks;
+pub mod workspaces;
 
 use std::sync::Arc;
 
@@ -50,7 +55,8 @@ impl App {
 
 /// All routes.
 pub fn all_routes(app: Arc<App>) -> Router {
-    let routes = client_routes().merge(lease_routes()).merge(admin_routes()).merge(open_routes());
+    let routes =
+        client_routes().merge(workspace_routes()).merge(lease_routes()).merge(admin_routes()).merge(open_routes());
     finished(routes, app)
 }
 
@@ -71,12 +77,37 @@ fn client_routes() -> Router<Arc<App>> {
         .route("/v1/events", get(events::of_all))
 }
 
+fn workspace_routes() -> Router<Arc<App>> {
+    Router::new()
+        .route("/v1/workspaces", post(workspaces::create).get(workspaces::list))
+        .route("/v1/workspaces/{session}", get(workspaces::get).delete(workspaces::delete))
+        .route("/v1/workspaces/{session}/usage", get(workspaces::usage))
+        .route("/v1/workspaces/{session}/snapshots", post(workspaces::keep_snapshot).get(workspaces::snapshots))
+        .route("/v1/workspaces/{session}/snapshots/{name}", delete(workspaces::forget_snapshot))
+        .route("/v1/workspaces/{session}/fork", post(workspaces::fork))
+        .route("/v1/workspaces/{session}/restore", post(workspaces::restore))
+        .route("/v1/workspaces/{session}/exec", post(workspaces::exec))
+        .route("/v1/workspaces/{session}/archive", get(files::archive))
+        .route("/v1/workspaces/{session}/files", get(files::list).delete(files::delete))
+        .route("/v1/workspaces/{session}/files/content", get(files::read).put(files::write))
+        .route("/v1/workspaces/{session}/files/raw", get(files::raw))
+        .route("/v1/workspaces/{session}/files/stat", get(files::stat))
+        .route("/v1/workspaces/{session}/files/edit", post(files::edit))
+        .route("/v1/workspaces/{session}/files/move", post(files::rename))
+        .route("/v1/workspaces/{session}/files/mkdir", post(files::make_directory))
+        .route("/v1/workspaces/{session}/files/glob", get(files::glob))
+        .route("/v1/workspaces/{session}/files/grep", get(files::grep))
+}
+
 fn lease_routes() -> Router<Arc<App>> {
     Router::new()
         .route("/v1/leases", post(leases::lease))
         .route("/v1/leases/{id}/renew", post(leases::renew))
         .route("/v1/leases/{id}/events", post(leases::events))
         .route("/v1/leases/{id}/uploads", post(artifacts::upload))
+        .route("/v1/leases/{id}/workspace", get(checkouts::manifest))
+        .route("/v1/leases/{id}/workspace/blobs", post(checkouts::blobs))
+        .route("/v1/leases/{id}/workspace/stage", put(checkouts::stage))
         .route("/v1/leases/{id}/report", put(leases::report))
         .route("/v1/leases/{id}/release", post(leases::release))
 }

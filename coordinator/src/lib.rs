@@ -19,6 +19,7 @@ pub mod uploads;
 pub mod wakeup;
 pub mod why;
 pub mod workers;
+pub mod workspace;
 
 use std::sync::Arc;
 
@@ -39,6 +40,7 @@ use crate::store::Store;
 use crate::store::sqlite::Sqlite;
 use crate::wakeup::Wakeup;
 use crate::workers::Workers;
+use crate::workspace::{Overlays, SessionsUsed};
 
 /// How long a worker that vanished is still shown after a restart, in milliseconds.
 const REMEMBER_WORKERS_MS: i64 = 86_400_000;
@@ -94,6 +96,9 @@ async fn open_queue(config: &Config, state: &StateDir, shutdown: Shutdown) -> an
         objects: Objects::open_directory(&state.objects())?,
         uploading: uploads::Uploading::default(),
         artifacts_limit: config.artifacts_limit,
+        rules: Arc::new(config.sessions.rules.clone()),
+        overlays: open_overlays(&config.sessions)?,
+        sessions_used: SessionsUsed::default(),
         clock,
         wakeup: Wakeup::default(),
         workers,
@@ -101,6 +106,11 @@ async fn open_queue(config: &Config, state: &StateDir, shutdown: Shutdown) -> an
         default_agent: config.default_agent.clone(),
         shutdown,
     })
+}
+
+fn open_overlays(sessions: &config::Sessions) -> anyhow::Result<Overlays> {
+    Overlays::open(sessions.utils_dir.as_deref(), sessions.skills_dir.as_deref())
+        .context("the directories of CW_UTILS_DIR and CW_SKILLS_DIR must be there and readable")
 }
 
 /// Reads the keys. The first start makes one, for the operator of this machine.

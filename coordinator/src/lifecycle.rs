@@ -126,6 +126,28 @@ pub enum Change {
     Done(Reason),
 }
 
+/// What became of the changes of a workspace that an attempt brought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Files {
+    /// They can be published, or there are none.
+    Fine,
+    /// A client changed the same paths meanwhile.
+    Conflict,
+    /// There is no room for them.
+    OverQuota,
+}
+
+impl Files {
+    /// Why the attempt ended, whatever its process did.
+    const fn reason(self, outcome: Reason) -> Reason {
+        match self {
+            Self::Fine => outcome,
+            Self::Conflict => Reason::Conflict,
+            Self::OverQuota => Reason::Quota,
+        }
+    }
+}
+
 /// Why a verb was refused. Nothing changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Rejected {
@@ -191,17 +213,24 @@ impl Task {
         Ok(Change::None)
     }
 
-    /// The worker says how the attempt ended. A repeat changes nothing and is accepted.
+    /// The worker says how the attempt ended, and the store what became of its files. A repeat changes nothing and is
+    /// accepted.
     ///
     /// # Errors
     /// `LeaseLost` when the lease is not the current one.
-    pub fn report(&mut self, now: Timestamp, holder: Holder, outcome: &Outcome) -> Result<Change, Rejected> {
+    pub fn report(
+        &mut self,
+        now: Timestamp,
+        holder: Holder,
+        outcome: &Outcome,
+        files: Files,
+    ) -> Result<Change, Rejected> {
         if self.is_repeat(holder, End::Reported) {
             return Ok(Change::None);
         }
         self.current(holder)?;
         self.end_lease(End::Reported);
-        let reason = outcome.reason();
+        let reason = files.reason(outcome.reason());
         if self.is_retried(reason) {
             self.counted += 1;
             if self.counted < self.max_attempts && self.cancel_requested_at.is_none() {

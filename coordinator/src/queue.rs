@@ -1,5 +1,6 @@
 //! The verbs of the queue in the product's language: each asks the store, then wakes whoever waited for it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::lease::{LeaseEnded, LeaseGrant, LeaseRequest, MAX_LEASE_WAIT_S, Renewed};
@@ -13,12 +14,14 @@ use crate::lifecycle::{Change, Holder, State, Task};
 use crate::objects::Objects;
 use crate::shutdown::Shutdown;
 use crate::store::{
-    Appended, Ask, Durability, Idempotency, NewTask, Notice, Store, StoreError, StoredTask, Target, Ttls, Updated,
+    Appended, Ask, Durability, Idempotency, NewTask, Notice, SessionRules, Store, StoreError, StoredTask, Target, Ttls,
+    Updated,
 };
 use crate::uploads::Uploading;
 use crate::wakeup::Wakeup;
 use crate::why;
 use crate::workers::Workers;
+use crate::workspace::{Overlays, SessionsUsed};
 
 /// The queue, with everything that its verbs touch.
 pub struct Queue {
@@ -30,6 +33,12 @@ pub struct Queue {
     pub uploading: Uploading,
     /// Bytes of files that one lease may upload.
     pub artifacts_limit: u64,
+    /// What holds for sessions that say nothing else.
+    pub rules: Arc<SessionRules>,
+    /// What the operator lays over every workspace.
+    pub overlays: Overlays,
+    /// When sessions were used that nobody has written down yet.
+    pub sessions_used: SessionsUsed,
     /// What time it is.
     pub clock: Clock,
     /// Who waits.
@@ -51,11 +60,29 @@ impl Queue {
     ///
     /// # Errors
     /// See `StoreError`.
-    pub async fn submit(&self, mut spec: Spec, idempotency: Option<Idempotency>) -> Result<StoredTask> {
+    pub async fn submit(&self, spec: Spec, idempotency: Option<Idempotency>) -> Result<StoredTask> {
+        self.submit_if(spec, idempotency, false).await
+    }
+
+    /// Keeps a task whose session is free, and wakes a worker for it.
+    ///
+    /// # Errors
+    /// `Busy`, or see `StoreError`.
+    pub async fn submit_if_free(&self, spec: Spec) -> Result<StoredTask> {
+        self.submit_if(spec, None, true).await
+    }
+
+    async fn submit_if(
+        &self,
+        mut spec: Spec,
+        idempotency: Option<Idempotency>,
+        only_if_free: bool,
+    ) -> Result<StoredTask> {
         self.name_agent(&mut spec).await?;
         let now = self.clock.now();
         let id = TaskId::new(now.at.as_ms().unsigned_abs(), random());
-        let submitted = self.store.submit(NewTask { id, spec, idempotency }, now).await?;
+        let submitted =
+            self.store.submit(NewTask { id, spec, idempotency, rules: self.rules.clone(), only_if_free }, now).await?;
         self.wakeup.feed_changed();
         self.wake(&submitted.notices);
         Ok(*submitted.first_answer)
@@ -194,10 +221,7 @@ impl Queue {
     /// `LeaseLost`, `EventGap`, or see `StoreError`.
     pub async fn report(&self, holder: Holder, report: Report) -> Result<LeaseEnded> {
         let now = self.clock.now();
-        let outcome = report.outcome.clone();
-        let target = Target::Report(holder, Box::new(report));
-        let verb = move |task: &mut Task| task.report(now.at, holder, &outcome);
-        let updated = self.store.update(target, Durability::Power, now, verb).await?;
+        let updated = self.store.report(holder, Box::new(report), self.rules.clone(), now).await?;
         self.announce(&updated);
         Ok(LeaseEnded { task: updated.id, lease: holder.lease })
     }
@@ -303,7 +327,7 @@ impl Queue {
 }
 
 /// Random bits for an id. Ids are names, not secrets, and 80 bits of time and chance never meet twice.
-fn random() -> u128 {
+pub(crate) fn random() -> u128 {
     let mut bytes = [0u8; 16];
     // cannot fail: the kernel's source is ready long before this program starts; a repeated id would be refused as a duplicate.
     let _ = getrandom::fill(&mut bytes);

@@ -39,6 +39,8 @@ async fn seldom_pass(queue: &Queue) -> Result<(), StoreError> {
     if dropped > 0 {
         tracing::info!(dropped, "removed files of leases that ended without a report");
     }
+    queue.drop_dead_stages().await?;
+    queue.save_sessions_used().await?;
     save_workers(queue).await
 }
 

@@ -10,19 +10,22 @@ mod types;
 
 use std::collections::HashSet;
 use std::path::Path;
+use std::sync::Arc;
 
 use protocol::admin::{KeyView, RepoChange, RepoView};
 use protocol::path::RelativePath;
-use protocol::{KeyId, RepoName, TaskId, Timestamp};
+use protocol::workspace::{Restored, SessionView, SnapshotView, Staged};
+use protocol::{KeyId, RepoName, Report, SessionName, StageId, TaskId, Timestamp};
 
 use crate::clock::Now;
 use crate::key::KeyHash;
 use crate::lifecycle::{Change, Holder, Rejected, Task};
 use sqlite::Sqlite;
 pub use types::{
-    Appended, Ask, Durability, Filter, Idempotency, Kept, Leased, ListedTask, NewTask, Notice, OutputPart, Prune,
-    StoreError, StoredArtifact, StoredEvent, StoredTask, StoredWorker, Submitted, Target, TaskEvents, Ttls, Updated,
-    Upload, Uploads, WaitingFacts,
+    Appended, Ask, Changed, Checkout, Condition, Content, Durability, FileChange, Filter, Idempotency, Kept, Leased,
+    ListedTask, NewTask, Notice, OutputPart, Prune, SessionFilter, SessionRules, SessionToMake, StageRoom, StagedRow,
+    StoreError, StoredArtifact, StoredEntry, StoredEvent, StoredSession, StoredTask, StoredWorker, Submitted, Tag,
+    Target, TaskEvents, Tree, Ttls, Updated, Upload, Uploads, WaitingFacts, What, WorkspaceError,
 };
 
 /// A place to keep tasks.
@@ -32,6 +35,9 @@ pub enum Store {
 }
 
 type Result<T> = std::result::Result<T, StoreError>;
+
+/// Who asks for a version of a session, by which rules, and when.
+pub type Asked = (String, Arc<SessionRules>, Now);
 
 /// One line for each operation: what every kind of store can do.
 macro_rules! operations {
@@ -53,6 +59,8 @@ operations! {
     fn submit(new: NewTask, now: Now) -> Submitted;
     /// Gives the worker the task that is next for it, if there is one.
     fn lease(ask: Ask, now: Now) -> Option<Leased>;
+    /// Ends an attempt and publishes its files. A repeat changes nothing. Durable.
+    fn report(holder: Holder, report: Box<Report>, rules: Arc<SessionRules>, now: Now) -> Updated;
     /// Keeps the events of a lease, of which some may be known already.
     fn append(holder: Holder, events: Vec<protocol::WorkerEvent>, now: Now) -> Appended;
     /// Lapses leases whose time is over and lets go of holds whose time has come; a bounded number at once.
@@ -83,8 +91,60 @@ operations! {
     fn has_dead_uploads() -> bool;
     /// Forgets uploads of leases that are over, a bounded number; gives their blobs. Durable.
     fn drop_dead_uploads() -> Vec<String>;
-    /// Those of the blobs that an upload or a task names.
+    /// Those of the blobs that an upload, a task, a stage or a session names.
     fn named(blobs: Vec<String>) -> HashSet<String>;
+    /// Notes since when these blobs are nobody's, and gives those that have been so since an instant.
+    fn orphaned(nobodys: Vec<String>, now: Timestamp, before: Timestamp) -> Vec<String>;
+    /// Makes a session that is not there. Durable.
+    fn create_session(new: SessionToMake, rules: Arc<SessionRules>, now: Now) -> StoredSession;
+    /// A session.
+    fn session(name: SessionName, rules: Arc<SessionRules>) -> Option<StoredSession>;
+    /// A page of sessions by name, and whether there are more.
+    fn sessions(filter: SessionFilter, rules: Arc<SessionRules>) -> (Vec<SessionView>, bool);
+    /// Forgets a session in which no task works or waits. Durable.
+    fn delete_session(name: SessionName) -> ();
+    /// Remembers when sessions were last used.
+    fn touch_sessions(used: Vec<(SessionName, Timestamp)>) -> ();
+    /// Sessions that were last used before an instant and in which no task works or waits; a bounded number.
+    fn unused_sessions(before: Timestamp) -> Vec<SessionName>;
+    /// Makes a session that begins as another is, or was. Durable.
+    fn fork_session(of: SessionName, new: SessionToMake, snapshot: Option<String>, asked: Asked) -> StoredSession;
+    /// A session's snapshots, the oldest first.
+    fn snapshots(of: SessionName) -> Vec<SnapshotView>;
+    /// The version that a snapshot keeps.
+    fn snapshot_tree(of: SessionName, name: String) -> Tree;
+    /// Keeps the newest version under a name. Durable.
+    fn keep_snapshot(of: SessionName, name: String, now: Now) -> SnapshotView;
+    /// Forgets a snapshot. Durable.
+    fn forget_snapshot(of: SessionName, name: String) -> ();
+    /// Makes a new version that equals a snapshot. Durable.
+    fn restore(of: SessionName, snapshot: String, asked: Asked) -> Restored;
+    /// What stands at a path.
+    fn entry(tree: Tree, path: String) -> Option<StoredEntry>;
+    /// What is in a directory, in no order.
+    fn children(tree: Tree, directory: String) -> Vec<StoredEntry>;
+    /// What is below a directory, by path, from behind a path on.
+    fn walk(tree: Tree, below: String, after: String, limit: u32) -> Vec<StoredEntry>;
+    /// Makes a version by a client's change. Durable.
+    fn change_files(change: FileChange, rules: Arc<SessionRules>, now: Now) -> Changed;
+    /// Pins the newest version for a live lease.
+    fn check_out(holder: Holder, since: Option<u64>, rules: Arc<SessionRules>) -> Checkout;
+    /// The paths that may differ from an older version.
+    fn touched(tree: Tree, since: u64) -> Vec<String>;
+    /// Of the paths, those that differ from an older version, with what stands there now.
+    fn compare(tree: Tree, since: u64, paths: Vec<String>) -> Vec<(String, Option<StoredEntry>)>;
+    /// The blobs of the contents that a live lease's version names, with their sizes.
+    fn contents(holder: Holder, sums: Vec<String>) -> Vec<Option<(String, u64)>>;
+    /// Begins the stage of a live lease; an earlier one is gone.
+    fn begin_stage(holder: Holder, stage: StageId, base: u64, rules: Arc<SessionRules>) -> StageRoom;
+    /// Takes rows into the stage of a live lease.
+    fn add_to_stage(holder: Holder, stage: StageId, rows: Vec<StagedRow>) -> ();
+    /// All of a stage has come. Durable.
+    fn seal_stage(holder: Holder, stage: StageId) -> Staged;
+    /// Whether there are stages or pins of leases that are over.
+    fn has_dead_stages() -> bool;
+    /// Forgets stages and pins of leases that are over, a bounded number of rows.
+    fn drop_dead_stages() -> u64;
     /// What keeps a queued task from being leased, as far as the database knows.
     fn waiting(id: TaskId) -> WaitingFacts;
     /// Keeps a key. Durable.

@@ -61,7 +61,7 @@ impl Queue {
     /// # Errors
     /// `LeaseLost`, `TooManyUploads`, or see `StoreError`; nothing is left behind.
     pub async fn keep_upload(&self, holder: Holder, path: RelativePath, incoming: Incoming) -> Result<Uploaded> {
-        let kept = tokio::task::spawn_blocking(move || incoming.keep()).await.map_err(std::io::Error::from)??;
+        let kept = incoming.keep().await?;
         let upload = Upload { path, blob: kept.name.clone(), size: kept.size, sha256: kept.sha256.clone() };
         let uploaded = Uploaded { size: kept.size, sha256: kept.sha256.clone() };
         let replaced = self.store.keep_upload(holder, upload, self.artifacts_limit).await?;
@@ -92,15 +92,18 @@ impl Queue {
         Ok(total)
     }
 
-    /// Removes every blob that nobody names: of tasks that were deleted, and what a crash left. Says how many.
+    /// Removes every blob that nobody has named for so long: of tasks and versions that are gone, and what a crash left. Says
+    /// how many.
     ///
     /// # Errors
     /// See `StoreError`; what went is gone.
-    pub async fn sweep_blobs(&self) -> Result<u64> {
+    pub async fn sweep_blobs(&self, orphans_ms: i64) -> Result<u64> {
         let mut total = 0;
         for names in self.objects.settled().await?.chunks(NAMES_AT_ONCE) {
             let named = self.store.named(names.to_vec()).await?;
-            let orphans: Vec<String> = names.iter().filter(|name| !named.contains(*name)).cloned().collect();
+            let nobodys: Vec<String> = names.iter().filter(|name| !named.contains(*name)).cloned().collect();
+            let now = self.clock.now().at;
+            let orphans = self.store.orphaned(nobodys, now, now.plus_ms(-orphans_ms)).await?;
             total += orphans.len() as u64;
             self.objects.remove(orphans).await?;
         }

@@ -1,17 +1,13 @@
 //! Files of tasks: workers bring them while their lease lives, clients fetch them once the task is done. They pass from
 //! and to the disk piece by piece and are never in memory as a whole.
 
-use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Json;
-use axum::body::{Body, Bytes};
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use http_body_util::BodyExt as _;
 use protocol::artifact::{Uploaded, media_type};
 use protocol::path::RelativePath;
 use protocol::{Code, LeaseId, TaskId, TaskResult};
@@ -19,13 +15,12 @@ use protocol::{Code, LeaseId, TaskId, TaskResult};
 use super::App;
 use super::auth::Caller;
 use super::body::{InPath, Query, discard, is_too_long, too_large};
+use super::content::{content, harmless, receive};
 use super::error::Refusal;
-use crate::objects::{Incoming, Objects};
+use crate::objects::Reading;
 use crate::store::{StoreError, StoredArtifact, StoredTask};
 
 type Answer<T> = Result<T, Refusal>;
-
-const PIECE_BYTES: usize = 64 << 10;
 
 /// `POST /v1/leases/{id}/uploads`
 pub(super) async fn upload(
@@ -55,7 +50,7 @@ pub(super) async fn upload(
         discard(body);
         return Err(too_large(room));
     }
-    let incoming = receive(&app.queue.objects, body, room, app.body_timeout).await?;
+    let incoming = receive(&app, body, room).await?;
     // On its own: a worker that hangs up now must not leave a name without a blob.
     let keeping = tokio::spawn(async move {
         let kept = app.queue.keep_upload(holder, path, incoming).await;
@@ -64,34 +59,6 @@ pub(super) async fn upload(
     });
     let uploaded = keeping.await.map_err(|error| StoreError::Objects(io::Error::other(error)))??;
     Ok(Json(uploaded))
-}
-
-/// Writes a body to the disk as it comes; between two pieces nobody waits longer than `patience`.
-async fn receive(objects: &Objects, mut body: Body, room: u64, patience: Duration) -> Answer<Incoming> {
-    let (pieces, writing) = objects.receive();
-    let mut size = 0;
-    loop {
-        let frame = match tokio::time::timeout(patience, body.frame()).await {
-            Ok(None) => break,
-            Ok(Some(Ok(frame))) => frame,
-            Ok(Some(Err(_))) => return Err(Refusal::new(Code::BodyTimeout, "the body broke off")),
-            Err(_) => return Err(Refusal::new(Code::BodyTimeout, "the body did not arrive in time")),
-        };
-        let Ok(piece) = frame.into_data() else { continue };
-        size += piece.len() as u64;
-        if size > room {
-            discard(body);
-            return Err(too_large(room));
-        }
-        // Nobody takes it: the disk refused what came before, and says so below.
-        if pieces.send(piece).await.is_err() {
-            discard(body);
-            break;
-        }
-    }
-    drop(pieces);
-    let written = writing.await.map_err(io::Error::from).flatten();
-    Ok(written.map_err(StoreError::Objects)?)
 }
 
 /// `GET /v1/tasks/{id}/artifacts/{path}`
@@ -112,7 +79,7 @@ pub(super) async fn download(
     if headers.get(header::IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == tag.as_bytes()) {
         return Ok(StatusCode::NOT_MODIFIED.into_response());
     }
-    let file = app.queue.objects.read(artifact.blob.clone()).await.map_err(|error| {
+    let file = app.queue.objects.read(&artifact.blob, 0..artifact.size).await.map_err(|error| {
         let is_gone = error.kind() == io::ErrorKind::NotFound;
         if is_gone { not_stored() } else { StoreError::Objects(error).into() }
     })?;
@@ -129,37 +96,21 @@ fn not_stored() -> Refusal {
 }
 
 /// The file as a download: nothing that a task wrote is shown by a browser as a page of ours.
-fn sent(file: File, path: &RelativePath, artifact: &StoredArtifact, tag: &str) -> Response {
-    let pieces = super::events::pages(file, async |file| {
-        let read = tokio::task::spawn_blocking(move || piece(file)).await.map_err(io::Error::from).flatten();
-        match read {
-            Ok((bytes, _)) if bytes.is_empty() => None,
-            Ok((bytes, file)) => Some((Ok(bytes), Some(file))),
-            Err(error) => Some((Err(error), None)),
-        }
-    });
-    let mut response = Body::from_stream(pieces).into_response();
+fn sent(file: Reading, path: &RelativePath, artifact: &StoredArtifact, tag: &str) -> Response {
+    let mut response = content(file).into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type(path)));
     headers.insert(header::CONTENT_LENGTH, HeaderValue::from(artifact.size));
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("sandbox; default-src 'none'"));
-    let texts = [(header::ETAG, tag.to_owned()), (header::CONTENT_DISPOSITION, disposition(path))];
+    harmless(headers);
+    let texts = [(header::ETAG, tag.to_owned()), (header::CONTENT_DISPOSITION, disposition(path.as_str()))];
     headers.extend(texts.into_iter().filter_map(|(name, text)| Some((name, HeaderValue::try_from(text).ok()?))));
     response
 }
 
-fn piece(mut file: File) -> io::Result<(Bytes, File)> {
-    let mut bytes = vec![0; PIECE_BYTES];
-    let length = file.read(&mut bytes)?;
-    bytes.truncate(length);
-    Ok((bytes.into(), file))
-}
-
 /// The file's name for who saves it (RFC 6266): letters that are harmless everywhere, and the whole name for those who
 /// read it encoded.
-fn disposition(path: &RelativePath) -> String {
-    let name = path.as_str().rsplit('/').next().unwrap_or_default();
+pub(super) fn disposition(path: &str) -> String {
+    let name = path.rsplit('/').next().unwrap_or_default();
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
     let plain: String = name.chars().map(|c| if u8::try_from(c).is_ok_and(is_plain) { c } else { '_' }).collect();
     let encode = |byte: u8| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };

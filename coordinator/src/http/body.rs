@@ -177,6 +177,11 @@ impl Query {
         text.parse().map(Some).map_err(|error| Refusal::new(Code::InvalidQuery, format!("`{name}`: {error}")))
     }
 
+    /// Takes a parameter out as it is: an empty one is one that was given.
+    pub fn take_text(&mut self, name: &str) -> Option<String> {
+        self.0.remove(name)
+    }
+
     /// Takes a number out, if it is in its range.
     ///
     /// # Errors

@@ -3,10 +3,12 @@
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use protocol::path::PathRefusal;
 use protocol::{Code, Invalid, Problem};
 
 use crate::lifecycle::Rejected;
-use crate::store::StoreError;
+use crate::store::{StoreError, WorkspaceError};
+use crate::workspace::{IntakeError, ReadError, SearchError};
 
 /// A request that was refused. Nothing changed.
 #[derive(Debug)]
@@ -17,6 +19,13 @@ impl Refusal {
     #[must_use]
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
         Self(Box::new(Problem::new(code, detail)))
+    }
+
+    /// The same, with the task that it is about.
+    #[must_use]
+    pub fn of(mut self, task: protocol::TaskId) -> Self {
+        self.0.holder = Some(task);
+        self
     }
 }
 
@@ -43,6 +52,7 @@ impl From<StoreError> for Refusal {
             }
             StoreError::BadEvent(_) => Self::new(Code::InvalidField, detail),
             StoreError::TooManyEvents | StoreError::TooManyUploads => Self::new(Code::TooLarge, detail),
+            StoreError::Workspace(error) => workspace(&error),
             StoreError::IdempotencyMismatch => Self::new(Code::IdempotencyMismatch, detail),
             StoreError::DiskFull => disk_full(),
             StoreError::Objects(error) if error.kind() == std::io::ErrorKind::StorageFull => disk_full(),
@@ -58,6 +68,75 @@ impl From<StoreError> for Refusal {
                 tracing::error!(error = detail, "the database failed");
                 Self::new(Code::Internal, "the coordinator's database failed; its log says more under this request_id")
             }
+        }
+    }
+}
+
+fn workspace(error: &WorkspaceError) -> Refusal {
+    let mut refusal = Refusal::new(workspace_code(error), error.to_string());
+    if let WorkspaceError::Quota { used, allowed } = error {
+        refusal.0.used_bytes = Some(*used);
+        refusal.0.allowed_bytes = Some(*allowed);
+    }
+    if let WorkspaceError::Busy { holder } = error {
+        refusal.0.holder = Some(*holder);
+    }
+    refusal
+}
+
+const fn workspace_code(error: &WorkspaceError) -> Code {
+    match error {
+        WorkspaceError::NoSession | WorkspaceError::NoEntry(_) | WorkspaceError::NoSnapshot(_) => Code::NotFound,
+        WorkspaceError::SessionExists | WorkspaceError::Exists(_) | WorkspaceError::NoStage(_) => Code::Conflict,
+        WorkspaceError::AnotherRepo(_) => Code::WrongRepo,
+        WorkspaceError::Busy { .. } => Code::SessionBusy,
+        WorkspaceError::Quota { .. } | WorkspaceError::TooManyEntries => Code::QuotaExceeded,
+        WorkspaceError::Precondition => Code::PreconditionFailed,
+        WorkspaceError::IntoItself | WorkspaceError::BadStage(_) => Code::InvalidField,
+        WorkspaceError::NotADirectory(_) => Code::NotADirectory,
+        WorkspaceError::IsADirectory(_) => Code::IsADirectory,
+        WorkspaceError::IsASymlink { .. } => Code::IsASymlink,
+        WorkspaceError::Path(refusal) => refusal.code(),
+    }
+}
+
+impl From<PathRefusal> for Refusal {
+    fn from(refusal: PathRefusal) -> Self {
+        Self::new(refusal.code(), refusal.to_string())
+    }
+}
+
+impl From<ReadError> for Refusal {
+    fn from(error: ReadError) -> Self {
+        let detail = error.to_string();
+        match error {
+            ReadError::Store(error) => error.into(),
+            ReadError::TooLarge(_) => Self::new(Code::TooLarge, detail),
+            ReadError::NotText => Self::new(Code::NotText, detail),
+            ReadError::NoMatch(_) => Self::new(Code::NoMatch, detail),
+            ReadError::AmbiguousMatch { .. } => Self::new(Code::AmbiguousMatch, detail),
+        }
+    }
+}
+
+impl From<SearchError> for Refusal {
+    fn from(error: SearchError) -> Self {
+        let detail = error.to_string();
+        match error {
+            SearchError::Store(error) => error.into(),
+            SearchError::Glob(_) | SearchError::Expression(_) => Self::new(Code::InvalidQuery, detail),
+        }
+    }
+}
+
+impl From<IntakeError> for Refusal {
+    fn from(error: IntakeError) -> Self {
+        let detail = error.to_string();
+        match error {
+            IntakeError::Store(error) => error.into(),
+            IntakeError::Path { refusal, .. } => Self::new(refusal.code(), detail),
+            IntakeError::Broken(_) => Self::new(Code::InvalidField, detail),
+            IntakeError::TooLarge(_) => Self::new(Code::QuotaExceeded, detail),
         }
     }
 }

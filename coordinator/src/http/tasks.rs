@@ -113,7 +113,7 @@ impl std::str::FromStr for Word {
     }
 }
 
-struct Label(String, String);
+pub(super) struct Label(pub(super) String, pub(super) String);
 
 impl std::str::FromStr for Label {
     type Err = &'static str;

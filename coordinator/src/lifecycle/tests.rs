@@ -6,7 +6,7 @@ use protocol::lease::Stop;
 use protocol::spec::Retry;
 use protocol::{KeyId, LeaseId, Outcome, Reason, Timestamp, WorkerId};
 
-use super::{Change, Hold, Holder, Lease, MAX_FREE_RELEASES, Rejected, State, Task};
+use super::{Change, Files, Hold, Holder, Lease, MAX_FREE_RELEASES, Rejected, State, Task};
 
 const OK: Outcome = Outcome::Exited { code: 0 };
 const KEY: KeyId = KeyId::new(0, 1);
@@ -63,7 +63,7 @@ fn a_held_task_is_not_leased() {
 #[test]
 fn done_is_for_ever() {
     let mut task = running();
-    assert_eq!(task.report(at(5), holder(1), &OK), Ok(Change::Done(Reason::Ok)));
+    assert_eq!(task.report(at(5), holder(1), &OK, Files::Fine), Ok(Change::Done(Reason::Ok)));
     let done = task.clone();
     assert_eq!(task.lapse(at(1_000)), Ok(Change::None));
     assert_eq!(task.release(at(6), holder(1)), Err(Rejected::LeaseLost));
@@ -76,9 +76,9 @@ fn done_is_for_ever() {
 #[test]
 fn a_repeated_report_is_accepted_and_changes_nothing() {
     let mut task = running();
-    task.report(at(5), holder(1), &OK).unwrap();
+    task.report(at(5), holder(1), &OK, Files::Fine).unwrap();
     let done = task.clone();
-    assert_eq!(task.report(at(9), holder(1), &Outcome::Exited { code: 1 }), Ok(Change::None));
+    assert_eq!(task.report(at(9), holder(1), &Outcome::Exited { code: 1 }, Files::Fine), Ok(Change::None));
     assert_eq!(task, done);
 }
 
@@ -86,9 +86,9 @@ fn a_repeated_report_is_accepted_and_changes_nothing() {
 fn a_repeated_report_of_a_retried_attempt_is_accepted_and_changes_nothing() {
     let mut task = retrying(0);
     let failed = Outcome::Exited { code: 1 };
-    assert_eq!(task.report(at(5), holder(1), &failed), Ok(Change::Queued(Some(Reason::ExitNonzero))));
+    assert_eq!(task.report(at(5), holder(1), &failed, Files::Fine), Ok(Change::Queued(Some(Reason::ExitNonzero))));
     let queued = task.clone();
-    assert_eq!(task.report(at(6), holder(1), &failed), Ok(Change::None));
+    assert_eq!(task.report(at(6), holder(1), &failed, Files::Fine), Ok(Change::None));
     assert_eq!(task, queued);
 }
 
@@ -97,7 +97,7 @@ fn late_report_of_lapsed_lease_changes_nothing() {
     let mut task = running();
     assert_eq!(task.lapse(at(100)), Ok(Change::Queued(Some(Reason::LeaseLost))));
     let lapsed = task.clone();
-    assert_eq!(task.report(at(101), holder(1), &OK), Err(Rejected::LeaseLost));
+    assert_eq!(task.report(at(101), holder(1), &OK, Files::Fine), Err(Rejected::LeaseLost));
     assert_eq!(task.renew(holder(1), at(200)), Err(Rejected::LeaseLost));
     assert_eq!(task.release(at(101), holder(1)), Err(Rejected::LeaseLost));
     assert_eq!(task, lapsed);
@@ -109,11 +109,11 @@ fn a_lease_belongs_to_the_key_that_took_it() {
     let before = task.clone();
     let thief = Holder { key: KeyId::new(0, 2), ..holder(1) };
     assert_eq!(task.renew(thief, at(500)), Err(Rejected::LeaseLost));
-    assert_eq!(task.report(at(5), thief, &OK), Err(Rejected::LeaseLost));
+    assert_eq!(task.report(at(5), thief, &OK, Files::Fine), Err(Rejected::LeaseLost));
     assert_eq!(task.release(at(5), thief), Err(Rejected::LeaseLost));
     assert_eq!(task, before);
-    task.report(at(5), holder(1), &OK).unwrap();
-    assert_eq!(task.report(at(6), thief, &OK), Err(Rejected::LeaseLost), "not even a repeat");
+    task.report(at(5), holder(1), &OK, Files::Fine).unwrap();
+    assert_eq!(task.report(at(6), thief, &OK, Files::Fine), Err(Rejected::LeaseLost), "not even a repeat");
 }
 
 #[test]
@@ -172,12 +172,15 @@ fn a_cancelled_running_task_stays_running_and_then_never_queues_again() {
         assert_eq!(task.stop(), Some(Stop::Cancel));
         task
     };
-    assert_eq!(asked().report(at(5), holder(1), &OK), Ok(Change::Done(Reason::Cancelled)));
+    assert_eq!(asked().report(at(5), holder(1), &OK, Files::Fine), Ok(Change::Done(Reason::Cancelled)));
     assert_eq!(asked().release(at(5), holder(1)), Ok(Change::Done(Reason::Cancelled)));
     assert_eq!(asked().lapse(at(100)), Ok(Change::Done(Reason::Cancelled)));
     let mut retried = retrying(5);
     retried.cancel(at(3)).unwrap();
-    assert_eq!(retried.report(at(5), holder(1), &Outcome::Exited { code: 1 }), Ok(Change::Done(Reason::Cancelled)));
+    assert_eq!(
+        retried.report(at(5), holder(1), &Outcome::Exited { code: 1 }, Files::Fine),
+        Ok(Change::Done(Reason::Cancelled))
+    );
 }
 
 #[test]
@@ -190,14 +193,17 @@ fn a_cancel_before_the_first_renewal_ends_with_the_lapse() {
 
 #[test]
 fn a_task_that_ran_and_failed_is_not_retried_unless_its_spec_says_so() {
-    assert_eq!(running().report(at(5), holder(1), &Outcome::Exited { code: 1 }), Ok(Change::Done(Reason::ExitNonzero)));
+    assert_eq!(
+        running().report(at(5), holder(1), &Outcome::Exited { code: 1 }, Files::Fine),
+        Ok(Change::Done(Reason::ExitNonzero))
+    );
     let mut task = retrying(7);
     assert_eq!(
-        task.report(at(5), holder(1), &Outcome::Exited { code: 1 }),
+        task.report(at(5), holder(1), &Outcome::Exited { code: 1 }, Files::Fine),
         Ok(Change::Queued(Some(Reason::ExitNonzero)))
     );
     assert_eq!(task.state, State::Queued { hold: Some(Hold::Backoff(at(7_005))) });
-    assert_eq!(retrying(7).report(at(5), holder(1), &Outcome::Timeout), Ok(Change::Done(Reason::Timeout)));
+    assert_eq!(retrying(7).report(at(5), holder(1), &Outcome::Timeout, Files::Fine), Ok(Change::Done(Reason::Timeout)));
 }
 
 #[test]
@@ -205,11 +211,11 @@ fn a_task_that_could_not_be_set_up_is_retried_until_its_attempts_are_used_up() {
     let setup_failed = Outcome::SetupFailed { detail: "no python3".into() };
     let mut task = running();
     for attempt in 2..4 {
-        let ended = task.report(at(5), holder(attempt - 1), &setup_failed);
+        let ended = task.report(at(5), holder(attempt - 1), &setup_failed, Files::Fine);
         assert_eq!(ended, Ok(Change::Queued(Some(Reason::SetupFailed))));
         task.lease(at(0), lease(attempt, 10)).unwrap();
     }
-    assert_eq!(task.report(at(5), holder(3), &setup_failed), Ok(Change::Done(Reason::SetupFailed)));
+    assert_eq!(task.report(at(5), holder(3), &setup_failed, Files::Fine), Ok(Change::Done(Reason::SetupFailed)));
 }
 
 #[test]

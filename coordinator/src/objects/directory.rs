@@ -2,13 +2,17 @@
 
 use std::collections::HashSet;
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write as _};
+use std::io::{self, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::Context as _;
-use sha2::{Digest as _, Sha256};
+
+use super::incoming::{Kept, hexadecimal};
+
+/// From so many files on, one call that brings the whole file system to the disk is cheaper than one for each.
+const MANY_FILES: usize = 8;
 
 /// A directory of blobs.
 #[derive(Clone)]
@@ -42,14 +46,40 @@ impl Directory {
         self.unnamed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn begin(&self) -> io::Result<Incoming> {
+    pub(super) fn begin(&self) -> io::Result<Draft> {
         let path = self.root.join("incoming").join(random()?);
         let file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&path)?;
-        Ok(Incoming { directory: self.clone(), file, path, sum: Sha256::new(), size: 0 })
+        Ok(Draft { file, path })
     }
 
-    pub(super) fn read(&self, name: &str) -> io::Result<File> {
-        File::open(self.blob(name))
+    /// Brings drafts to the disk under names of their sums.
+    pub(super) fn keep(&self, drafts: Vec<Draft>, sums: Vec<(String, u64)>) -> io::Result<Vec<Kept>> {
+        if drafts.len() < MANY_FILES {
+            drafts.iter().try_for_each(|draft| draft.file.sync_all())?;
+        } else {
+            rustix::fs::syncfs(File::open(self.root.join("incoming"))?)?;
+        }
+        let mut all = Vec::with_capacity(drafts.len());
+        for (draft, (sha256, size)) in drafts.iter().zip(sums) {
+            let name = format!("{sha256}.{}", random()?);
+            self.unnamed().insert(name.clone());
+            let kept = Kept { directory: self.clone(), name, size, sha256, is_named: false };
+            fs::rename(&draft.path, self.blob(&kept.name))?;
+            all.push(kept);
+        }
+        File::open(self.root.join("blobs"))?.sync_all()?;
+        Ok(all)
+    }
+
+    /// A blob is named or gone: the sweep may look at it.
+    pub(super) fn settle(&self, name: &str) {
+        self.unnamed().remove(name);
+    }
+
+    pub(super) fn read(&self, name: &str, start: u64) -> io::Result<File> {
+        let mut file = File::open(self.blob(name))?;
+        file.seek(SeekFrom::Start(start))?;
+        Ok(file)
     }
 
     pub(super) fn remove(&self, name: &str) -> io::Result<()> {
@@ -70,72 +100,22 @@ impl Directory {
     }
 }
 
-/// A blob that is being written. Dropped, it leaves nothing behind.
-pub struct Incoming {
-    directory: Directory,
+/// A file that is being written. Dropped, it leaves nothing behind.
+pub(super) struct Draft {
     file: File,
     path: PathBuf,
-    sum: Sha256,
-    size: u64,
 }
 
-impl Incoming {
-    pub(super) fn write(&mut self, piece: &[u8]) -> io::Result<()> {
-        self.file.write_all(piece)?;
-        self.sum.update(piece);
-        self.size += piece.len() as u64;
-        Ok(())
-    }
-
-    /// Brings it to the disk under its name. Blocks.
-    ///
-    /// # Errors
-    /// When the disk does not take it; nothing is left behind.
-    pub fn keep(mut self) -> io::Result<Kept> {
-        self.file.sync_all()?;
-        let sha256 = hexadecimal(&std::mem::take(&mut self.sum).finalize());
-        let name = format!("{sha256}.{}", random()?);
-        self.directory.unnamed().insert(name.clone());
-        let kept = Kept { directory: self.directory.clone(), name, size: self.size, sha256, is_named: false };
-        fs::rename(&self.path, self.directory.blob(&kept.name))?;
-        File::open(self.directory.root.join("blobs"))?.sync_all()?;
-        Ok(kept)
+impl Draft {
+    pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all(bytes)
     }
 }
 
-impl Drop for Incoming {
+impl Drop for Draft {
     fn drop(&mut self) {
         // Once it is kept it is not there any more; what stays by mistake goes at the next start.
         let _ = fs::remove_file(&self.path);
-    }
-}
-
-/// A blob that is on the disk. It is removed again unless somebody names it.
-pub struct Kept {
-    directory: Directory,
-    /// Its name.
-    pub name: String,
-    /// Its bytes.
-    pub size: u64,
-    /// Their SHA-256, in hexadecimal.
-    pub sha256: String,
-    is_named: bool,
-}
-
-impl Kept {
-    /// The store names it now: it stays.
-    pub fn is_named(mut self) {
-        self.is_named = true;
-    }
-}
-
-impl Drop for Kept {
-    fn drop(&mut self) {
-        if !self.is_named {
-            // What cannot be removed now is found by the sweep.
-            let _ = self.directory.remove(&self.name);
-        }
-        self.directory.unnamed().remove(&self.name);
     }
 }
 
@@ -143,14 +123,4 @@ fn random() -> io::Result<String> {
     let mut bytes = [0u8; 8];
     getrandom::fill(&mut bytes).map_err(io::Error::other)?;
     Ok(hexadecimal(&bytes))
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    let mut text = String::with_capacity(2 * bytes.len());
-    for byte in bytes {
-        // cannot fail: a text takes everything
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
 }

@@ -7,7 +7,8 @@ use anyhow::{Context as _, ensure};
 use rusqlite::Connection;
 
 /// The steps; the number of a step is its place, from 1. A released step never changes.
-pub(super) const STEPS: &[&str] = &[include_str!("sqlite/schema-1.sql"), include_str!("sqlite/schema-2.sql")];
+pub(super) const STEPS: &[&str] =
+    &[include_str!("sqlite/schema-1.sql"), include_str!("sqlite/schema-2.sql"), include_str!("sqlite/schema-3.sql")];
 
 /// Takes all steps that the database has not taken, and says where the copy is that was made before.
 pub(super) fn migrate(db: &mut Connection, path: &Path, steps: &[&str]) -> anyhow::Result<Option<PathBuf>> {

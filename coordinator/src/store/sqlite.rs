@@ -5,34 +5,44 @@
 
 mod admin;
 mod artifacts;
+mod checkouts;
+mod draft;
 mod events;
+mod files;
+mod history;
 mod prune;
+mod publish;
 mod read;
 mod readers;
 mod result;
 mod row;
 pub mod select;
 mod session;
+mod stages;
 mod submit;
+mod tree;
 mod verbs;
+mod workspace;
+mod workspaces;
 mod writer;
 
 use std::collections::HashSet;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use protocol::admin::{KeyView, RepoChange, RepoView};
 use protocol::path::RelativePath;
-use protocol::{KeyId, RepoName, TaskId, Timestamp, WorkerEvent, WorkerId};
+use protocol::{KeyId, RepoName, Report, TaskId, Timestamp, WorkerEvent, WorkerId};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::migrate::{STEPS, migrate};
 use super::types::{
-    Appended, Ask, Durability, Filter, Kept, Leased, ListedTask, NewTask, Notice, OutputPart, Prune, StoreError,
-    StoredArtifact, StoredEvent, StoredTask, StoredWorker, Submitted, Target, TaskEvents, Ttls, Updated, Upload,
-    Uploads, WaitingFacts,
+    Appended, Ask, Durability, Filter, Kept, Leased, ListedTask, NewTask, Notice, OutputPart, Prune, SessionRules,
+    StoreError, StoredArtifact, StoredEvent, StoredTask, StoredWorker, Submitted, Target, TaskEvents, Ttls, Updated,
+    Upload, Uploads, WaitingFacts,
 };
 use crate::clock::Now;
 use crate::key::KeyHash;
@@ -87,6 +97,16 @@ impl Sqlite {
 
     pub(super) async fn update(&self, target: Target, durability: Durability, now: Now, verb: Verb) -> Result<Updated> {
         self.writer.run(durability, move |db| verbs::update(db, &target, verb, now)).await
+    }
+
+    pub(super) async fn report(
+        &self,
+        holder: Holder,
+        report: Box<Report>,
+        rules: Arc<SessionRules>,
+        now: Now,
+    ) -> Result<Updated> {
+        self.writer.run(Durability::Power, move |db| verbs::report(db, holder, &report, &rules, now)).await
     }
 
     pub(super) async fn append(&self, holder: Holder, events: Vec<WorkerEvent>, now: Now) -> Result<Appended> {
@@ -152,6 +172,15 @@ impl Sqlite {
 
     pub(super) async fn named(&self, blobs: Vec<String>) -> Result<HashSet<String>> {
         self.readers.run(move |db| artifacts::named(db, &blobs)).await
+    }
+
+    pub(super) async fn orphaned(
+        &self,
+        nobodys: Vec<String>,
+        now: Timestamp,
+        before: Timestamp,
+    ) -> Result<Vec<String>> {
+        self.writer.run(Durability::Process, move |db| artifacts::orphaned(db, &nobodys, now, before)).await
     }
 
     pub(super) async fn waiting(&self, id: TaskId) -> Result<WaitingFacts> {

@@ -4,12 +4,15 @@
 mod agreement;
 mod model;
 mod promises;
+mod workspaces;
+
+use std::sync::Arc;
 
 use protocol::spec::{Priority, Run, Spec};
 use protocol::{KeyId, LeaseId, TaskId, Timestamp, WorkerId, WorkerInfo, WorkerState};
 
 use super::sqlite::Sqlite;
-use super::{Ask, NewTask, Store, Ttls};
+use super::{Ask, NewTask, SessionRules, Store, Ttls};
 use crate::clock::Now;
 
 const TTLS: Ttls = Ttls { first_s: 10, code_s: 30, agent_s: 120 };
@@ -53,12 +56,16 @@ fn at(ms: i64) -> Now {
     Now { at: Timestamp::from_ms(1_000_000 + ms), wall: Timestamp::from_ms(1_000_000 + ms) }
 }
 
+fn rules() -> Arc<SessionRules> {
+    Arc::new(SessionRules { quota_bytes: 1000, layout: Vec::new() })
+}
+
 fn spec(repo: &str, code: &str) -> Spec {
     Spec::new(repo.parse().unwrap(), Run::Python { code: code.into() })
 }
 
 fn new(number: u128, spec: Spec) -> NewTask {
-    NewTask { id: TaskId::new(0, number), spec, idempotency: None }
+    NewTask { id: TaskId::new(0, number), spec, idempotency: None, rules: rules(), only_if_free: false }
 }
 
 fn urgent(priority: Priority, spec: Spec) -> Spec {

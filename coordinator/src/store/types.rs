@@ -1,14 +1,21 @@
 //! What the store is asked and what it answers.
 
+mod workspace;
+
+use std::sync::Arc;
+
 use protocol::path::RelativePath;
 use protocol::{
-    LeaseGrant, LeaseId, RepoName, Report, SessionName, Spec, TaskId, TaskRow, TaskState, Timestamp, WorkerId,
-    WorkerInfo,
+    LeaseGrant, LeaseId, RepoName, SessionName, Spec, TaskId, TaskRow, TaskState, Timestamp, WorkerId, WorkerInfo,
 };
 use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::lifecycle::{Hold, Holder, Rejected, Task};
+pub use workspace::{
+    Changed, Checkout, Condition, Content, FileChange, SessionFilter, SessionRules, SessionToMake, StageRoom,
+    StagedRow, StoredEntry, StoredSession, Tag, Tree, What, WorkspaceError,
+};
 
 /// Why an operation did not happen.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +44,9 @@ pub enum StoreError {
     /// The lease uploaded more files, or more bytes of them, than it may.
     #[error("the lease uploaded more files, or more bytes of them, than it may")]
     TooManyUploads,
+    /// Something about a workspace.
+    #[error(transparent)]
+    Workspace(#[from] WorkspaceError),
     /// The object store failed.
     #[error("the object store failed: {0}")]
     Objects(#[from] std::io::Error),
@@ -74,6 +84,10 @@ pub struct NewTask {
     pub spec: Spec,
     /// The client's idempotency key, with who sent it and a hash of the request.
     pub idempotency: Option<Idempotency>,
+    /// What holds for a session that the task is the first to use.
+    pub rules: Arc<SessionRules>,
+    /// Whether it is refused when another task works in its session, or is about to.
+    pub only_if_free: bool,
 }
 
 /// What makes a repeated submission find the first.
@@ -150,8 +164,6 @@ pub enum Target {
     Task(TaskId),
     /// The task that this lease is or was the newest of.
     Lease(Holder),
-    /// The same, with the worker's report.
-    Report(Holder, Box<Report>),
 }
 
 /// What an update left behind.
@@ -327,4 +339,6 @@ pub struct Prune {
     pub idempotency_before: Timestamp,
     /// Workers that were last seen before.
     pub workers_before: Timestamp,
+    /// Versions of sessions that were made before, as far as nothing needs them.
+    pub history_before: Timestamp,
 }

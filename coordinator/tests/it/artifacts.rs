@@ -9,9 +9,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use coordinator::retention::Retention;
-
-use crate::running::{Running, eventually, short_leases, spec, spec_with};
+use crate::running::{Running, eventually, kept, short_leases, spec, spec_with};
 use crate::worker::Lease;
 
 const ABC: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
@@ -138,7 +136,8 @@ async fn a_lease_that_is_lost_while_it_uploads_leaves_nothing() {
     let body = reqwest::Body::wrap_stream(tokio_stream::wrappers::ReceiverStream::new(receiver));
     let request = on.request(Method::POST, &format!("/v1/leases/{}/uploads?path=x", lease.id));
     let uploading = tokio::spawn(request.bearer_auth(&lease.worker.key).body(body).send());
-    sender.send(Ok("ab".into())).await.unwrap();
+    // More than waits in memory.
+    sender.send(Ok(vec![0; 300 << 10].into())).await.unwrap();
     swept(&on, 1).await;
     lease.upload("y", b"abc").await.refused(Code::Conflict);
     lease.exit(0).await.ok();
@@ -158,7 +157,8 @@ async fn an_upload_that_breaks_off_leaves_nothing() {
     let body = reqwest::Body::wrap_stream(tokio_stream::wrappers::ReceiverStream::new(receiver));
     let request = on.request(Method::POST, &format!("/v1/leases/{}/uploads?path=x", lease.id));
     let uploading = tokio::spawn(request.bearer_auth(&lease.worker.key).body(body).send());
-    sender.send(Ok("ab".into())).await.unwrap();
+    // More than waits in memory.
+    sender.send(Ok(vec![0; 300 << 10].into())).await.unwrap();
     swept(&on, 1).await;
     sender.send(Err(std::io::Error::other("gone"))).await.unwrap();
     assert!(uploading.await.unwrap().is_err());
@@ -232,7 +232,7 @@ async fn files_go_with_their_task_and_what_belongs_to_nobody_goes_at_the_start()
     swept(&on, 1).await;
     assert_eq!(on.get(&format!("/v1/tasks/{}/artifacts/x", lease.task)).await.text(), "abc");
     let dir = on.stop().await;
-    let on = Running::start_in(dir, |config| config.retention = Retention { tasks_ms: 0, output_ms: 0 }).await;
+    let on = Running::start_in(dir, |config| config.retention = kept(0, 0)).await;
     swept(&on, 0).await;
     on.get(&format!("/v1/tasks/{}/artifacts/x", lease.task)).await.refused(Code::NotFound);
 }

@@ -186,3 +186,73 @@ async fn a_backup_of_nothing_says_what_to_set() {
     assert!(!made.status.success() && said.contains("CW_STATE_DIR"), "{said}");
     assert!(!dir.path().join("copy.db").exists());
 }
+
+/// The program with a worker's key, which a test kills and starts again on the same directory.
+pub(crate) struct Killable {
+    program: Program,
+    dir: Arc<TempDir>,
+    http: reqwest::Client,
+    pub(crate) url: String,
+    admin: String,
+    worker: String,
+}
+
+impl Killable {
+    pub(crate) async fn start() -> Self {
+        let dir = Arc::new(TempDir::new().unwrap());
+        let http = reqwest::Client::builder().no_proxy().build().unwrap();
+        let (program, url, admin) = start(dir.path()).await;
+        let mut this = Self { program, dir, http, url, admin, worker: String::new() };
+        let new = json!({"role": "worker", "repos": ["a"]}).to_string().into_bytes();
+        let made = this.send(&this.admin, Method::POST, &format!("{}/v1/keys", this.url), new).await.unwrap();
+        let made: Value = serde_json::from_str(&made).unwrap();
+        made["key"].as_str().unwrap().clone_into(&mut this.worker);
+        this
+    }
+
+    async fn send(&self, key: &str, method: Method, url: &str, body: Vec<u8>) -> Option<String> {
+        let request = self.http.request(method, url).bearer_auth(key).header("content-type", "application/json");
+        let answer = request.body(body).send().await.ok().filter(|answer| answer.status().is_success())?;
+        answer.text().await.ok()
+    }
+
+    pub(crate) async fn submit(&self, spec: &Value) {
+        let url = format!("{}/v1/tasks", self.url);
+        self.send(&self.admin, Method::POST, &url, spec.to_string().into_bytes()).await.unwrap();
+    }
+
+    pub(crate) async fn as_worker(&self, method: Method, url: &str, body: Vec<u8>) -> Option<String> {
+        self.send(&self.worker, method, url, body).await
+    }
+
+    pub(crate) async fn client(&self, path: &str) -> Value {
+        let said = self.send(&self.admin, Method::GET, &format!("{}{path}", self.url), Vec::new()).await.unwrap();
+        serde_json::from_str(&said).unwrap()
+    }
+
+    /// Leases the next task of the session and renews.
+    pub(crate) async fn lease(&self) -> String {
+        let worker = json!({"id": "worker_00000000000000000000000000", "runs": ["python", "session"]});
+        let ask = json!({"worker": worker, "repos": ["a"], "wait_s": 15}).to_string().into_bytes();
+        let grant = self.as_worker(Method::POST, &format!("{}/v1/leases", self.url), ask).await.unwrap();
+        let grant: Value = serde_json::from_str(&grant).unwrap();
+        grant["lease"].as_str().unwrap().to_owned()
+    }
+
+    /// Cancels what is left of the tasks, so that the next one goes first.
+    async fn cancel_all(&self) {
+        for task in self.client("/v1/tasks?limit=500").await["items"].as_array().unwrap() {
+            let url = format!("{}/v1/tasks/{}/cancel", self.url, task["id"].as_str().unwrap());
+            self.send(&self.admin, Method::POST, &url, b"{}".to_vec()).await;
+        }
+    }
+
+    pub(crate) async fn killed_and_restarted(mut self) -> Self {
+        self.program.0.kill().unwrap();
+        self.program.0.wait().unwrap();
+        let (program, url, admin) = start(self.dir.path()).await;
+        let this = Self { program, url, admin, dir: self.dir, http: self.http, worker: self.worker };
+        this.cancel_all().await;
+        this
+    }
+}

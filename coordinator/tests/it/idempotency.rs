@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use coordinator::retention::Retention;
 use protocol::Code;
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::answer::Answer;
-use crate::running::{Running, eventually, id, spec, spec_with};
+use crate::running::{Running, eventually, id, kept, spec, spec_with};
 
 async fn submit(on: &Running, key: &str, name: &str, spec: &Value) -> Answer {
     let request = on.request(Method::POST, "/v1/tasks").bearer_auth(key).header("idempotency-key", name);
@@ -86,7 +85,7 @@ async fn a_repeat_after_its_task_was_deleted_never_finds_another_task() {
     let on = Running::start().await;
     let first = submit(&on, &on.admin, "n1", &spec("a")).await.json(201);
     on.cancel(&id(&first)).await.ok();
-    let at_once = Retention { tasks_ms: 0, output_ms: 0 };
+    let at_once = kept(0, 0);
     let on = Running::start_in(on.stop().await, |config| config.retention = at_once).await;
     let gone = async || (on.get(&format!("/v1/tasks/{}", id(&first))).await.status == 404).then_some(());
     eventually("the task is deleted", gone).await;

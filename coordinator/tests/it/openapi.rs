@@ -127,6 +127,35 @@ fn every_golden_message_fits_its_schema() {
 /// The schema of a golden file; lists of words have none.
 fn schema_of(name: &str) -> Option<&'static str> {
     let by_beginning = [
+        ("manifest", None),
+        ("blob-frames", None),
+        ("stage-frames", None),
+        ("new-session", Some("NewSession")),
+        ("session-page", Some("SessionPage")),
+        ("session", Some("SessionView")),
+        ("new-snapshot", Some("NewSnapshot")),
+        ("snapshot", Some("SnapshotView")),
+        ("usage", Some("SessionUsage")),
+        ("fork", Some("Fork")),
+        ("restored", Some("Restored")),
+        ("restore", Some("Restore")),
+        ("exec-done", Some("ExecDone")),
+        ("exec", Some("Exec")),
+        ("file-list", Some("FileList")),
+        ("file-entry", Some("Entry")),
+        ("file-content", Some("FileContent")),
+        ("written", Some("Written")),
+        ("edited", Some("Edited")),
+        ("edit", Some("EditRequest")),
+        ("moved", Some("Moved")),
+        ("move", Some("Move")),
+        ("mkdir", Some("MakeDirectory")),
+        ("made", Some("Made")),
+        ("deleted", Some("Deleted")),
+        ("glob", Some("GlobMatches")),
+        ("grep", Some("GrepMatches")),
+        ("blobs-request", Some("BlobsRequest")),
+        ("staged", Some("Staged")),
         ("why-codes", None),
         ("reasons", None),
         ("states", None),
@@ -184,6 +213,7 @@ async fn what_is_really_answered_fits_its_schema() {
     fits("Uploaded", &lease.upload("output/a.txt", b"abc").await.ok());
     fits("LeaseEnded", &lease.exit(1).await.ok());
     fits("TaskView", &on.done(&lease.task).await);
+    what_is_answered_of_workspaces_fits(&on, &fits).await;
     fits("TaskPage", &on.get("/v1/tasks").await.ok());
     fits("KeyPage", &on.get("/v1/keys").await.ok());
     fits("WorkerPage", &on.get("/v1/workers").await.ok());
@@ -221,4 +251,29 @@ fn a_message_that_does_not_fit_is_told() {
     ] {
         assert!(misfit(&document, schema, &bad).is_some(), "{schema}: {bad}");
     }
+}
+
+async fn what_is_answered_of_workspaces_fits(on: &Running, fits: &impl Fn(&str, &Value)) {
+    let files = crate::files::Files::of(on, "s");
+    fits("SessionView", &on.post("/v1/workspaces", &json!({"session": "s", "repo": "a"})).await.json(201));
+    fits("Written", &files.write("d/f.py", "x = 1").await);
+    fits("FileList", &files.get("/files", &[("limit", "1")]).await.ok());
+    fits("Entry", &files.get("/files/stat", &[("path", "d/f.py")]).await.ok());
+    fits("FileContent", &files.read("d/f.py").await.ok());
+    fits("Edited", &files.post("/files/edit", json!({"path": "d/f.py", "old": "1", "new": "2"})).await.ok());
+    fits("Moved", &files.post("/files/move", json!({"from": "d", "to": "e"})).await.ok());
+    fits("Made", &files.post("/files/mkdir", json!({"path": "g"})).await.ok());
+    fits("GlobMatches", &files.get("/files/glob", &[("pattern", "**")]).await.ok());
+    fits("GrepMatches", &files.get("/files/grep", &[("pattern", "x")]).await.ok());
+    fits("SessionUsage", &files.get("/usage", &[]).await.ok());
+    fits("SnapshotView", &files.post("/snapshots", json!({"name": "n"})).await.json(201));
+    fits("SnapshotPage", &files.get("/snapshots", &[]).await.ok());
+    fits("Restored", &files.post("/restore", json!({"snapshot": "n"})).await.ok());
+    fits("SessionView", &files.post("/fork", json!({"session": "t"})).await.json(201));
+    fits("SessionPage", &on.get("/v1/workspaces").await.ok());
+    fits("Deleted", &files.send(Method::DELETE, "/files", &[("path", "g")], &[]).await.ok());
+    for line in crate::checkouts::checked_out(on).await {
+        fits("ManifestLine", &line);
+    }
+    fits("SessionView", &crate::files::Files::of(on, "t").send(Method::DELETE, "", &[], &[]).await.ok());
 }

@@ -1,18 +1,17 @@
 //! What is older than it must be kept goes, and nothing else.
 
 use coordinator::config::Config;
-use coordinator::retention::Retention;
 use protocol::Code;
 use serde_json::json;
 
-use crate::running::{Running, eventually, spec, spec_with};
+use crate::running::{Running, eventually, kept, spec, spec_with};
 use crate::sse::Sse;
 use crate::worker::{Worker, output};
 
 const YEAR_MS: i64 = 365 * 86_400_000;
 
 fn keep(tasks_ms: i64, output_ms: i64) -> impl FnOnce(&mut Config) {
-    move |config| config.retention = Retention { tasks_ms, output_ms }
+    move |config| config.retention = kept(tasks_ms, output_ms)
 }
 
 async fn one_done(on: &Running, worker: &Worker) -> String {

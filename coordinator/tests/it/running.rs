@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use coordinator::config::{Address, Config, Patience};
+use coordinator::config::{Address, Config, Patience, Sessions};
 use coordinator::retention::Retention;
 use coordinator::shutdown::{self, Trigger};
-use coordinator::store::Ttls;
+use coordinator::store::{SessionRules, Ttls};
 use reqwest::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -40,11 +40,21 @@ pub(crate) fn config(dir: &Path) -> Config {
         allowed_hosts: Vec::new(),
         default_agent: "opencode".into(),
         ttls: Ttls { first_s: 10, code_s: 30, agent_s: 120 },
-        retention: Retention { tasks_ms: 30 * 86_400_000, output_ms: 7 * 86_400_000 },
+        retention: kept(30 * 86_400_000, 7 * 86_400_000),
         artifacts_limit: 1 << 20,
+        sessions: Sessions {
+            rules: SessionRules { quota_bytes: 1 << 30, layout: Vec::new() },
+            utils_dir: None,
+            skills_dir: None,
+        },
         grace: DEADLINE,
         patience: Patience::default(),
     }
+}
+
+/// How long tasks and their output are kept; blobs that nobody names go at once.
+pub(crate) fn kept(tasks_ms: i64, output_ms: i64) -> Retention {
+    Retention { tasks_ms, output_ms, sessions_ms: None, orphans_ms: 0 }
 }
 
 /// Short leases, so that a test can see one lapse.

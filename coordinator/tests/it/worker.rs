@@ -132,6 +132,14 @@ impl Lease {
         Answer::read(request.body(bytes.to_vec()).send().await.unwrap()).await
     }
 
+    pub(crate) fn url(&self) -> &str {
+        &self.worker.url
+    }
+
+    pub(crate) fn http(&self) -> &reqwest::Client {
+        &self.worker.http
+    }
+
     /// The same lease in the hands of another key.
     pub(crate) fn stolen_by(&self, key: &str) -> Self {
         let mut thief = self.clone();

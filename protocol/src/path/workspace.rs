@@ -17,7 +17,7 @@ const MOUNT: &str = "/workspace";
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PathRefusal {
     /// Its form: it could lead out of the workspace, or break whoever handles it.
-    #[error("unsafe path: {0}")]
+    #[error("not a safe path: {0}")]
     Unsafe(&'static str),
     /// One of its names belongs to credentials.
     #[error("`{0}` is the name of a file with credentials: such names are neither kept nor shown; use another")]

@@ -68,6 +68,26 @@ async fn a_queue_of_the_first_schema_is_still_read_and_takes_files() {
     assert_eq!(task.result.unwrap().get(), "{\"artifacts\": []}");
     assert!(store.artifact(id, "x".parse().unwrap()).await.unwrap().is_none());
     assert!(!store.has_dead_uploads().await.unwrap());
-    assert!(dir.path().join("queue.before-2.db").exists());
+    assert!(dir.path().join("queue.before-3.db").exists());
+    store.close().await;
+}
+
+#[tokio::test]
+async fn sessions_that_tasks_named_before_belong_to_the_repo_that_named_them_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("queue.db");
+    let mut db = Connection::open(&path).unwrap();
+    migrate(&mut db, &path, &super::STEPS[..2]).unwrap();
+    db.execute("INSERT INTO repos (id, name) VALUES (1, 'a'), (2, 'b')", []).unwrap();
+    for (id, repo) in [(1u8, 2), (2, 1), (3, 2)] {
+        let insert = "INSERT INTO tasks (id, repo, priority, needs, is_agent, session, writes, max_attempts, event_budget, \
+            state, created_at) VALUES (?1, ?2, 2, 'python', 0, 's', 1, 3, 1000, 0, 5)";
+        db.execute(insert, ([id; 16], repo)).unwrap();
+    }
+    drop(db);
+    let store = crate::store::Store::Sqlite(crate::store::sqlite::Sqlite::open(&path).unwrap());
+    let rules = std::sync::Arc::new(crate::store::SessionRules { quota_bytes: 7, layout: Vec::new() });
+    let view = store.session("s".parse().unwrap(), rules).await.unwrap().unwrap().view;
+    assert_eq!((view.repo, view.version, view.allowed_bytes), (Some("b".parse().unwrap()), 0, 7));
     store.close().await;
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use protocol::artifact::{Artifact, MAX_ARTIFACTS, MAX_SKIPPED, Skipped, is_sha256};
 use protocol::path::RelativePath;
-use protocol::{Report, TaskId};
+use protocol::{Report, TaskId, Timestamp};
 use rusqlite::{Connection, OptionalExtension as _};
 
 use super::row::{self, Stored};
@@ -119,10 +119,11 @@ pub(super) fn drop_dead(db: &Connection) -> Result<Vec<String>, StoreError> {
     Ok(db.prepare_cached(&sql)?.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?)
 }
 
-/// Those of the blobs that an upload or a task names.
+/// Those of the blobs that an upload, a task, a stage or a session names.
 pub(super) fn named(db: &Connection, names: &[String]) -> Result<HashSet<String>, StoreError> {
     let mut statement = db.prepare_cached(
-        "SELECT 1 WHERE EXISTS (SELECT 1 FROM uploads WHERE blob = ?1) OR EXISTS (SELECT 1 FROM artifacts WHERE blob = ?1)",
+        "SELECT 1 WHERE EXISTS (SELECT 1 FROM uploads WHERE blob = ?1) OR EXISTS (SELECT 1 FROM artifacts WHERE blob = ?1) \
+         OR EXISTS (SELECT 1 FROM entries WHERE blob = ?1) OR EXISTS (SELECT 1 FROM stage_entries WHERE blob = ?1)",
     )?;
     let mut found = HashSet::new();
     for name in names {
@@ -131,4 +132,25 @@ pub(super) fn named(db: &Connection, names: &[String]) -> Result<HashSet<String>
         }
     }
     Ok(found)
+}
+
+/// Notes since when these blobs are nobody's, and gives those that have been so since `before`: they may go now.
+pub(super) fn orphaned(
+    db: &Connection,
+    nobodys: &[String],
+    now: Timestamp,
+    before: Timestamp,
+) -> Result<Vec<String>, StoreError> {
+    let mut due = Vec::new();
+    for blob in nobodys {
+        db.prepare_cached("INSERT OR IGNORE INTO orphans (blob, since) VALUES (?1, ?2)")?
+            .execute((blob, now.as_ms()))?;
+        let gone = db
+            .prepare_cached("DELETE FROM orphans WHERE blob = ?1 AND since <= ?2")?
+            .execute((blob, before.as_ms()))?;
+        if gone > 0 {
+            due.push(blob.clone());
+        }
+    }
+    Ok(due)
 }

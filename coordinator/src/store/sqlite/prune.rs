@@ -22,7 +22,7 @@ pub(super) fn prune(db: &Connection, prune: Prune) -> Result<u64, StoreError> {
         "DELETE FROM workers WHERE id IN (SELECT id FROM workers WHERE last_seen_at < ?1 LIMIT ?2)",
         prune.workers_before.as_ms(),
     )?;
-    Ok(gone)
+    Ok(gone + super::history::sweep(db, prune.history_before)?)
 }
 
 fn delete(db: &Connection, sql: &str, before: i64) -> Result<u64, StoreError> {

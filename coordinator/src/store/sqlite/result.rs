@@ -2,19 +2,21 @@
 
 use protocol::limits::{RESULT_OUTPUT_BYTES, left_out};
 use protocol::outcome::StreamBytes;
-use protocol::{Report, Stream, TaskResult};
+use protocol::{Stream, TaskResult};
 use rusqlite::Connection;
 
 use super::artifacts;
 use super::events::stream_column;
 use super::row::Stored;
+use super::verbs::Said;
 use crate::store::types::StoreError;
 
 /// Bytes kept at each end of a stream.
 const END_BYTES: usize = RESULT_OUTPUT_BYTES / 2;
 
 /// Writes the result of a task that was just done.
-pub(super) fn save(db: &Connection, stored: &Stored, report: Option<&Report>) -> Result<(), StoreError> {
+pub(super) fn save(db: &Connection, stored: &Stored, said: Option<Said<'_>>) -> Result<(), StoreError> {
+    let (report, published) = said.map_or((None, None), |said| (Some(said.report), said.published));
     let written = report.map(|report| report.written_bytes).unwrap_or_default();
     let dropped = report.map(|report| report.dropped_bytes).unwrap_or_default();
     let stdout = ends(db, stored, Stream::Stdout, (written.stdout, dropped.stdout))?;
@@ -34,7 +36,7 @@ pub(super) fn save(db: &Connection, stored: &Stored, report: Option<&Report>) ->
         confinement: report.and_then(|report| report.confinement.clone()),
         skipped: report.map(|report| artifacts::skipped(report, &artifacts)).unwrap_or_default(),
         artifacts,
-        published: None,
+        published,
     };
     let json = serde_json::to_string(&result).map_err(|error| StoreError::Corrupt(error.to_string()))?;
     db.prepare_cached("INSERT INTO results (task, json) VALUES (?1, ?2)")?.execute((stored.seq, json))?;

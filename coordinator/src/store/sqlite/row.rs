@@ -17,6 +17,7 @@ pub(super) struct Stored {
     pub(super) needs: String,
     pub(super) session: Option<String>,
     pub(super) writes: bool,
+    pub(super) on_success: bool,
     pub(super) event_budget: u64,
     pub(super) events: u64,
     pub(super) lease_events: u64,
@@ -29,7 +30,7 @@ macro_rules! columns {
     () => {
         "seq, tasks.id, repo, priority, needs, is_agent, session, writes, max_attempts, retry, event_budget, state, hold, \
          hold_until, attempt, counted, releases, lease, lease_key, worker, lease_end, lease_expires_at, lease_renewed, \
-         events, lease_events, lease_event_bytes, created_at, started_at, cancel_requested_at, finished_at, reason"
+         events, lease_events, lease_event_bytes, created_at, started_at, cancel_requested_at, finished_at, reason, on_success"
     };
 }
 
@@ -105,6 +106,7 @@ impl Stored {
         let created_at = Timestamp::from_ms(columns.next()?);
         let (started_at, cancel_requested_at) = (columns.instant()?, columns.instant()?);
         let (finished_at, reason) = (columns.instant()?, columns.next::<Option<Word>>()?);
+        let on_success = columns.next()?;
         let state = match state {
             0 => State::Queued { hold: read_hold(hold, hold_until)? },
             1 => State::Leased(lease.live()?),
@@ -133,6 +135,7 @@ impl Stored {
             needs,
             session,
             writes,
+            on_success,
             event_budget,
             events,
             lease_events,

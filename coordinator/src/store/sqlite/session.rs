@@ -1,4 +1,4 @@
-//! One writing task a session; a session is its repo's. Of the tasks that want to write in a session only the first may be ready, and only while
+//! One writing task a session. A session belongs to one repo, so its tasks are found by both. Of the tasks that want to write in a session only the first may be ready, and only while
 //! none writes; the others carry a hold, so that nobody ever scans them.
 
 use protocol::RepoName;
@@ -26,7 +26,7 @@ pub(super) fn settle(db: &Connection, stored: &Stored) -> Result<Option<Notice>,
 }
 
 /// The task that writes in a session now.
-fn writing(db: &Connection, repo: i64, session: &str) -> Result<Option<i64>, StoreError> {
+pub(super) fn writing(db: &Connection, repo: i64, session: &str) -> Result<Option<i64>, StoreError> {
     Ok(db
         .prepare_cached("SELECT seq FROM tasks WHERE repo = ?1 AND session = ?2 AND state = 1 AND writes = 1")?
         .query_row((repo, session), |row| row.get(0))

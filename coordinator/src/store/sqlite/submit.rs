@@ -1,15 +1,15 @@
 //! Keeps a new task. A repeated submission finds the first instead.
 
 use protocol::RepoName;
-use protocol::spec::{SessionMode, Spec};
+use protocol::spec::{Commit, SessionMode, Spec};
 use rusqlite::{Connection, OptionalExtension as _, params};
 use serde_json::value::RawValue;
 
 use super::row::{self, Stored, hold_columns, priority_column};
-use super::{events, session};
+use super::{events, session, workspaces};
 use crate::clock::Now;
 use crate::lifecycle::{Change, Hold, State, Task};
-use crate::store::types::{Idempotency, NewTask, StoreError, StoredTask, Submitted};
+use crate::store::types::{Idempotency, NewTask, StoreError, StoredTask, Submitted, WorkspaceError};
 
 /// Bytes of events that a lease may add besides its output.
 const EVENT_BYTES: u64 = 16 << 20;
@@ -22,7 +22,15 @@ pub(super) fn submit(db: &Connection, new: &NewTask, now: Now) -> Result<Submitt
         return Ok(Submitted { first_answer: Box::new(first), notices: Vec::new() });
     }
     let repo = repo_id(db, &new.spec.repo)?;
+    if let Some(session) = &new.spec.session {
+        workspaces::claim(db, session, repo, &new.rules, now)?;
+    }
     let mut stored = insert(db, repo, new, now)?;
+    if new.only_if_free
+        && let Some(holder) = session::holder(db, &stored)?
+    {
+        return Err(WorkspaceError::Busy { holder }.into());
+    }
     let full = insert_spec(db, stored.seq, &new.spec)?;
     if let Some(idempotency) = &new.idempotency {
         remember(db, idempotency, stored.seq, now)?;
@@ -64,6 +72,7 @@ fn insert(db: &Connection, repo: i64, new: &NewTask, now: Now) -> Result<Stored,
         needs: spec.needs(),
         session: spec.session.as_ref().map(|session| session.as_str().to_owned()),
         writes: spec.session.is_some() && spec.session_mode == SessionMode::Write,
+        on_success: spec.commit == Commit::OnSuccess,
         event_budget: 2 * spec.limits.output_bytes() + EVENT_BYTES,
         events: 0,
         lease_events: 0,
@@ -82,7 +91,7 @@ fn insert_row(db: &Connection, stored: &Stored) -> Result<(), StoreError> {
     let retry = stored.task.retry.as_ref().map(serde_json::to_string).transpose();
     db.prepare_cached(
         "INSERT INTO tasks (id, repo, priority, needs, is_agent, session, writes, max_attempts, retry, event_budget, state, \
-         hold, hold_until, created_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 0, ?11, ?12, ?13)",
+         hold, hold_until, created_at, on_success) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 0, ?11, ?12, ?13, ?14)",
     )?
     .execute(params![
         stored.id.to_bytes(),
@@ -98,6 +107,7 @@ fn insert_row(db: &Connection, stored: &Stored) -> Result<(), StoreError> {
         hold,
         hold_until,
         stored.created_at.as_ms(),
+        stored.on_success,
     ])?;
     Ok(())
 }

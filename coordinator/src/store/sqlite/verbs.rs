@@ -1,16 +1,17 @@
 //! Loads a task, lets the rules change it, and saves all that follows from it: the state's event, the result, the session's
 //! next task, and whom to wake.
 
-use protocol::Report;
 use protocol::lease::LeaseGrant;
+use protocol::workspace::Published;
+use protocol::{Reason, Report};
 use rusqlite::Connection;
 use serde_json::value::RawValue;
 
 use super::row::{self, Stored};
-use super::{events, result, select, session};
+use super::{events, publish, result, select, session};
 use crate::clock::Now;
-use crate::lifecycle::{Change, Holder, Lease, Rejected, State, Task};
-use crate::store::types::{Ask, Kept, Leased, Notice, StoreError, Target, Updated};
+use crate::lifecycle::{Change, Files, Holder, Lease, Rejected, State, Task};
+use crate::store::types::{Ask, Kept, Leased, Notice, SessionRules, StoreError, Target, Updated};
 
 /// How the rules change a task.
 pub(super) type Verb = Box<dyn FnOnce(&mut Task) -> Result<Change, Rejected> + Send>;
@@ -21,15 +22,6 @@ const PASS_ROWS: u32 = 500;
 /// Lets a verb change the task that the target names.
 pub(super) fn update(db: &Connection, target: &Target, verb: Verb, now: Now) -> Result<Updated, StoreError> {
     let mut stored = find(db, target)?;
-    let report = match target {
-        Target::Report(_, report) => Some(report.as_ref()),
-        Target::Task(_) | Target::Lease(_) => None,
-    };
-    if let Target::Report(holder, report) = target
-        && let Some(expected) = missing_event(&mut stored, *holder, report)
-    {
-        return Err(StoreError::EventGap { expected });
-    }
     let before = stored.task.clone();
     let change = verb(&mut stored.task)?;
     let notices = if stored.task == before {
@@ -38,18 +30,60 @@ pub(super) fn update(db: &Connection, target: &Target, verb: Verb, now: Now) -> 
         stored.save_renewal(db)?;
         Vec::new()
     } else {
-        save(db, &mut stored, change, report, now)?
+        save(db, &mut stored, change, None, now)?
     };
     let has_changed = stored.task != before;
     Ok(Updated { id: stored.id, has_changed, notices, task: stored.task })
 }
 
+/// Ends an attempt, and publishes its files in the same breath.
+pub(super) fn report(
+    db: &Connection,
+    holder: Holder,
+    report: &Report,
+    rules: &SessionRules,
+    now: Now,
+) -> Result<Updated, StoreError> {
+    let mut stored = find(db, &Target::Lease(holder))?;
+    if let Some(expected) = missing_event(&mut stored, holder, report) {
+        return Err(StoreError::EventGap { expected });
+    }
+    let before = stored.task.clone();
+    // Of a lease that is over nothing is published: the rules say whether this is a repeat or comes too late.
+    let publishing = match stored.task.current(holder) {
+        Ok(_) => publish::find(db, &stored, (holder, report), now)?,
+        Err(_) => None,
+    };
+    db.prepare_cached("SAVEPOINT publish")?.execute([])?;
+    let verdict = publishing.as_ref().map(|publishing| publishing.attempt(db, rules)).transpose()?;
+    let files = verdict.as_ref().map_or(Files::Fine, publish::Verdict::files);
+    let change = stored.task.report(now.at, holder, &report.outcome, files)?;
+    let is_kept = matches!(change, Change::Done(reason) if reason != Reason::Cancelled);
+    if !is_kept || files != Files::Fine {
+        db.prepare_cached("ROLLBACK TO publish")?.execute([])?;
+    }
+    db.prepare_cached("RELEASE publish")?.execute([])?;
+    let published = match (publishing, verdict) {
+        (Some(_), Some(publish::Verdict::Fits(published))) if is_kept => Some(published),
+        (Some(publishing), Some(verdict)) if is_kept => Some(publishing.keep_as_snapshot(db, verdict, now)?),
+        _ => None,
+    };
+    let has_changed = stored.task != before;
+    let said = Said { report, published };
+    let notices = if has_changed { save(db, &mut stored, change, Some(said), now)? } else { Vec::new() };
+    Ok(Updated { id: stored.id, has_changed, notices, task: stored.task })
+}
+
+/// What a worker reported, and what became of its files.
+pub(super) struct Said<'report> {
+    pub(super) report: &'report Report,
+    pub(super) published: Option<Published>,
+}
+
 fn find(db: &Connection, target: &Target) -> Result<Stored, StoreError> {
     match target {
         Target::Task(id) => row::by_id(db, *id)?.ok_or(StoreError::NotFound),
-        Target::Lease(holder) | Target::Report(holder, _) => {
-            row::by_lease(db, holder.lease)?.ok_or(StoreError::Rejected(Rejected::LeaseLost))
-        }
+        Target::Lease(holder) => row::by_lease(db, holder.lease)?.ok_or(StoreError::Rejected(Rejected::LeaseLost)),
     }
 }
 
@@ -64,13 +98,13 @@ fn save(
     db: &Connection,
     stored: &mut Stored,
     change: Change,
-    report: Option<&Report>,
+    said: Option<Said<'_>>,
     now: Now,
 ) -> Result<Vec<Notice>, StoreError> {
     events::add_state(db, stored, change, now.at)?;
     stored.save(db)?;
     if let Change::Done(_) = change {
-        result::save(db, stored, report)?;
+        result::save(db, stored, said)?;
     }
     let freed = session::settle(db, stored)?;
     let back = match change {

@@ -8,7 +8,7 @@ use protocol::{KeyId, LeaseId, Outcome, Reason, Report, TaskId, TaskState};
 
 use super::model::{Entry, Model, Place, Said};
 use super::{Opened, ask, at, new, open_sqlite};
-use crate::lifecycle::{Change, Holder, Lease, Rejected, State, Task};
+use crate::lifecycle::{Change, Files, Holder, Lease, Rejected, State, Task};
 use crate::store::{Durability, StoreError, Target};
 
 #[derive(Debug, Clone)]
@@ -98,14 +98,14 @@ impl Parties {
         report: Option<Outcome>,
     ) {
         let holder = Holder { lease: LeaseId::new(0, number), key };
-        let target = match report {
-            Some(outcome) => Target::Report(holder, Box::new(Report::new(outcome))),
-            None => Target::Lease(holder),
-        };
-        let by_store = {
-            let verb = verb.clone();
-            let now = at(self.model.now);
-            self.opened.store.update(target, Durability::Process, now, move |task| verb(task, holder)).await
+        let now = at(self.model.now);
+        let store = &self.opened.store;
+        let by_store = match report {
+            Some(outcome) => store.report(holder, Box::new(Report::new(outcome)), super::rules(), now).await,
+            None => {
+                let verb = verb.clone();
+                store.update(Target::Lease(holder), Durability::Process, now, move |task| verb(task, holder)).await
+            }
         };
         let by_rules = task.map_or(Err(Rejected::LeaseLost), |task| verb(&mut self.rules[task], holder));
         assert_eq!(said(&by_rules), expected, "the rules and the model");
@@ -125,7 +125,7 @@ impl Parties {
             Step::Report { lease, outcome: number } => {
                 let picked = self.pick(lease);
                 let expected = self.model.report(picked.0, &outcome(number));
-                let verb = move |task: &mut Task, holder| task.report(now, holder, &outcome(number));
+                let verb = move |task: &mut Task, holder| task.report(now, holder, &outcome(number), Files::Fine);
                 self.say(picked, expected, verb, Some(outcome(number))).await;
             }
             Step::Release { lease } => {
@@ -135,7 +135,7 @@ impl Parties {
             }
             Step::Steal { lease } => {
                 let (number, task, _) = self.pick(lease);
-                let verb = move |task: &mut Task, holder| task.report(now, holder, &outcome(0));
+                let verb = move |task: &mut Task, holder| task.report(now, holder, &outcome(0), Files::Fine);
                 self.say((number, task, KeyId::new(0, 2)), Said::Lost, verb, Some(outcome(0))).await;
             }
             Step::Cancel { task } => self.cancel(task).await,
@@ -158,7 +158,7 @@ impl Parties {
         let retry = retries.then(|| Retry { on: BTreeSet::from([Reason::ExitNonzero]), backoff_s: 7 });
         let spec = Spec {
             priority: Priority::ALL[priority],
-            session: session.map(|session| format!("s{session}").parse().unwrap()),
+            session: session.map(|session| format!("{}{session}", REPOS[repo]).parse().unwrap()),
             retry: retry.clone(),
             max_attempts: Some(max_attempts),
             ..Spec::new(REPOS[repo].parse().unwrap(), run)

@@ -6,26 +6,23 @@ use protocol::{LeaseId, Outcome, Reason, Report, TaskId, TaskState};
 
 use super::{ask, at, every_store, new, spec, urgent};
 use crate::lifecycle::{Holder, Rejected};
-use crate::store::{Durability, Filter, OutputPart, Prune, Store, StoreError, Target};
+use crate::store::{Durability, Filter, OutputPart, Prune, Store, StoreError, Target, WorkspaceError};
 
-fn holder(number: u128) -> Holder {
+pub(super) fn holder(number: u128) -> Holder {
     Holder { lease: LeaseId::new(0, number), key: super::KEY }
 }
 
 /// The task that a lease got, by the number that it was made with.
-async fn leased(store: &Store, number: u128, repos: &[&str]) -> Option<TaskId> {
+pub(super) async fn leased(store: &Store, number: u128, repos: &[&str]) -> Option<TaskId> {
     store.lease(ask(number, repos, &["python", "session"]), at(0)).await.unwrap().map(|leased| leased.grant.task)
 }
 
 async fn report(store: &Store, number: u128, outcome: Outcome, now_ms: i64) -> Result<TaskState, StoreError> {
-    let target = Target::Report(holder(number), Box::new(Report::new(outcome.clone())));
-    let now = at(now_ms);
-    let updated =
-        store.update(target, Durability::Power, now, move |task| task.report(now.at, holder(number), &outcome)).await?;
+    let updated = store.report(holder(number), Box::new(Report::new(outcome)), super::rules(), at(now_ms)).await?;
     Ok(updated.task.visible())
 }
 
-async fn renew(store: &Store, number: u128, now_ms: i64) -> Result<(), StoreError> {
+pub(super) async fn renew(store: &Store, number: u128, now_ms: i64) -> Result<(), StoreError> {
     let now = at(now_ms);
     let until = now.at.plus_s(30);
     let verb = move |task: &mut crate::lifecycle::Task| task.renew(holder(number), until);
@@ -37,7 +34,7 @@ fn output(number: u64, text: &str) -> WorkerEvent {
     WorkerEvent { number, body: EventBody::Output { stream: Stream::Stdout, bytes } }
 }
 
-fn task(number: u128) -> TaskId {
+pub(super) fn task(number: u128) -> TaskId {
     TaskId::new(0, number)
 }
 
@@ -107,8 +104,8 @@ every_store! {
         assert_eq!(leased(store, 3, &["r"]).await, None, "the other writer does");
         assert_eq!(store.waiting(task(1)).await.unwrap().session_holder, Some(task(2)));
         let elsewhere = Spec { session: Some("s".parse().unwrap()), ..spec("other", "x") };
-        store.submit(new(4, elsewhere), at(0)).await.unwrap();
-        assert_eq!(leased(store, 5, &["other"]).await, Some(task(4)), "another repo's session is another");
+        let refused = store.submit(new(4, elsewhere), at(0)).await.err().unwrap();
+        assert!(matches!(refused, StoreError::Workspace(WorkspaceError::AnotherRepo(_))), "a session is one repo's: {refused}");
         report(store, 1, Outcome::Exited { code: 0 }, 1).await.unwrap();
         assert_eq!(leased(store, 4, &["r"]).await, Some(task(1)));
     }
@@ -158,11 +155,10 @@ every_store! {
         store.submit(new(1, spec("r", "x")), at(0)).await.unwrap();
         leased(store, 1, &["r"]).await.unwrap();
         let report = Report { last_event: Some(1), ..Report::new(Outcome::Exited { code: 0 }) };
-        let verb = |task: &mut crate::lifecycle::Task| task.report(at(1).at, holder(1), &Outcome::Exited { code: 0 });
-        let early = store.update(Target::Report(holder(1), Box::new(report.clone())), Durability::Power, at(1), verb).await;
+        let early = store.report(holder(1), Box::new(report.clone()), super::super::rules(), at(1)).await;
         assert!(matches!(early.err().unwrap(), StoreError::EventGap { expected: 1 }));
         store.append(holder(1), vec![output(1, "all of it")], at(1)).await.unwrap();
-        store.update(Target::Report(holder(1), Box::new(report)), Durability::Power, at(1), verb).await.unwrap();
+        store.report(holder(1), Box::new(report), super::super::rules(), at(1)).await.unwrap();
         let result = store.task(task(1)).await.unwrap().unwrap().result.unwrap();
         assert!(result.get().contains("all of it"), "{result}");
     }
@@ -199,6 +195,7 @@ every_store! {
         }
         let old = Prune {
             tasks_before: at(2_000).at, output_before: at(6_000).at, idempotency_before: at(0).at, workers_before: at(0).at,
+            history_before: at(0).at,
         };
         while store.prune(old).await.unwrap() > 0 {}
         assert!(store.task(task(1)).await.unwrap().is_none());
@@ -236,7 +233,7 @@ every_store! {
         let verb = |task: &mut crate::lifecycle::Task| task.cancel(at(1).at);
         store.update(Target::Task(task(1)), Durability::Power, at(1), verb).await.unwrap();
         let all = at(10).at;
-        let old = Prune { tasks_before: all, output_before: all, idempotency_before: all, workers_before: all };
+        let old = Prune { tasks_before: all, output_before: all, idempotency_before: all, workers_before: all, history_before: all };
         while store.prune(old).await.unwrap() > 0 {}
         assert_eq!(store.newest_feed().await.unwrap(), 2);
         store.submit(new(2, spec("r", "x")), at(20)).await.unwrap();
