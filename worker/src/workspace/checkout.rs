@@ -43,9 +43,9 @@ impl Checkout {
         self.mode == SessionMode::Read
     }
 
-    /// Bytes that it takes on the disk before the task adds any, about.
+    /// Bytes that the task sees on the disk before it adds any, about.
     pub(crate) fn disk_bytes(&self) -> u64 {
-        self.tree.disk_bytes()
+        self.tree.disk_bytes() + self.overlaid.bytes
     }
 
     /// Waits until whatever the task does has a later time than what was laid out. Comes right before it begins.

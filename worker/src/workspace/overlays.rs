@@ -27,6 +27,8 @@ const UNUSED: usize = 2;
 #[derive(Debug)]
 pub(super) struct Overlaid {
     key: String,
+    /// Bytes that they take, about.
+    pub(super) bytes: u64,
 }
 
 impl Overlaid {
@@ -50,7 +52,7 @@ impl Standing {
     }
 
     /// Takes one in; gives out what is to be removed.
-    fn add(&self, key: &str) -> (Arc<Overlaid>, Vec<Arc<Overlaid>>) {
+    fn add(&self, key: &str, bytes: u64) -> (Arc<Overlaid>, Vec<Arc<Overlaid>>) {
         if let Some(found) = self.find(key) {
             return (found, Vec::new());
         }
@@ -65,7 +67,7 @@ impl Standing {
             }
             !goes
         });
-        let added = Arc::new(Overlaid { key: key.to_owned() });
+        let added = Arc::new(Overlaid { key: key.to_owned(), bytes });
         standing.push(Arc::clone(&added));
         (added, gone)
     }
@@ -81,6 +83,7 @@ pub(super) async fn lay_out(
     if let Some(found) = workspaces.standing.find(&key) {
         return Ok(found);
     }
+    let bytes = entries.values().map(|entry| entry.what.disk_bytes()).sum();
     let place = workspaces.attempts.join(PLACE);
     let new = place.join(format!(".{:032x}", random::bits()?));
     let desk = Desk { root: new.join("tree"), trash: new.join("trash"), owner: None };
@@ -94,7 +97,7 @@ pub(super) async fn lay_out(
         });
         directory::remove(&new)?;
         done?;
-        let (added, gone) = workspaces.standing.add(&key);
+        let (added, gone) = workspaces.standing.add(&key, bytes);
         for gone in gone {
             directory::remove(&workspaces.attempts.join(gone.name()))?;
         }

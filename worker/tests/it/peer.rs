@@ -45,6 +45,17 @@ pub(crate) struct Request {
     bytes: Vec<u8>,
 }
 
+impl Request {
+    fn is_to(&self, path_end: &str) -> bool {
+        is_to(&self.path, path_end)
+    }
+}
+
+/// Whether a path ends so, with its query or without.
+fn is_to(path: &str, end: &str) -> bool {
+    path.ends_with(end) || path.split('?').next().is_some_and(|plain| plain.ends_with(end))
+}
+
 #[derive(Default)]
 struct State {
     grants: VecDeque<Value>,
@@ -238,7 +249,7 @@ impl Peer {
 
     pub(crate) fn wait_for_count(&self, path_end: &str, count: usize) {
         self.wait(path_end, |state| {
-            (state.seen.iter().filter(|request| request.path.ends_with(path_end)).count() >= count).then_some(())
+            (state.seen.iter().filter(|request| request.is_to(path_end)).count() >= count).then_some(())
         });
     }
 
@@ -374,9 +385,7 @@ fn send_pieces(stream: &mut TcpStream, body: &[u8], is_whole: bool) -> bool {
 }
 
 fn take_fault(state: &mut State, path: &str) -> Option<Fault> {
-    let plain = path.split('?').next().unwrap();
-    let is_meant = |end: &str| path.ends_with(end) || plain.ends_with(end);
-    let place = state.faults.iter().position(|(end, times, _)| is_meant(end) && *times > 0)?;
+    let place = state.faults.iter().position(|(end, times, _)| is_to(path, end) && *times > 0)?;
     state.faults[place].1 -= 1;
     Some(state.faults[place].2.clone())
 }
@@ -461,7 +470,7 @@ fn handle(request: &Request, shared: &(Mutex<State>, Condvar), stream: &TcpStrea
                 (200, state.sessions.stage(id, base, &request.bytes))
             }
         }
-        ["", "v1", "leases", _, "workspace"] | ["", "v1", "leases", _, "workspace", "blobs"] => lease_lost(),
+        ["", "v1", "leases", _, "workspace", "blobs"] => lease_lost(),
         _ => (404, json!({})),
     };
     shared.1.notify_all();

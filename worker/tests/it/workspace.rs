@@ -6,6 +6,8 @@ use crate::peer::Peer;
 use crate::peer::sessions::{Node, file, link};
 use crate::run::{Bench, eventually};
 
+mod ends;
+mod streams;
 mod trees;
 
 pub(crate) const OK: &str = r#"{"exited":{"code":0}}"#;

@@ -30,7 +30,7 @@ pub(crate) fn link(target: &str) -> Node {
 #[derive(Default, Clone)]
 pub(crate) struct Session {
     pub(crate) generation: u64,
-    versions: Vec<Tree>,
+    pub(crate) versions: Vec<Tree>,
 }
 
 /// A stage that came.
