@@ -55,7 +55,8 @@ impl Attempt {
         site.laid_bytes = checkout.disk_bytes();
         let shown = Shown { is_read_only: checkout.is_read_only(), overlays: checkout.overlays() };
         let memory_bytes = Enforced::new(&self.spec).memory_bytes;
-        let raised = Ready::raise((&worker.confinement, &worker.family), site, (slot, memory_bytes), Some(&shown)).await;
+        let raised =
+            Ready::raise((&worker.confinement, &worker.family), site, (slot, memory_bytes), Some(&shown)).await;
         Ok(raised.map(|ready| (ready, Some(checkout))))
     }
 

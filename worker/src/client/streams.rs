@@ -7,7 +7,9 @@ use protocol::{LeaseId, PROTOCOL, PROTOCOL_HEADER};
 use reqwest::Method;
 use tokio::time::timeout;
 
-use super::{Answer, CallError, Client, MAX_ANSWER_BYTES, SLOWEST_UPLOAD_BYTES_S, WRITE, cause, exchange, problem, understand};
+use super::{
+    Answer, CallError, Client, MAX_ANSWER_BYTES, SLOWEST_UPLOAD_BYTES_S, WRITE, cause, exchange, problem, understand,
+};
 
 /// How long the next piece of an answer may take: the store over there may be slow.
 const PIECE: Duration = Duration::from_secs(30);

@@ -11,6 +11,7 @@ use protocol::path::Overlay;
 use protocol::spec::SessionMode;
 use protocol::workspace::Difference;
 use tokio::task::spawn_blocking;
+use tokio::time::Instant;
 
 use super::Workspaces;
 use super::entry::{Entry, Laid, Mark, What};
@@ -71,7 +72,7 @@ pub(super) async fn check_out(
     (session, mode): (SessionName, SessionMode),
     directory: &Directory,
 ) -> anyhow::Result<Checkout> {
-    let desk = desk(directory);
+    let (desk, began) = (desk(directory), Instant::now());
     let mut tree = take_kept(workspaces, &session, desk.clone()).await?;
     let since = (tree.version > 0).then_some(tree.version);
     let mut told = pull(errand, &session, mode, since).await?;
@@ -84,6 +85,7 @@ pub(super) async fn check_out(
     let mut plan = tree.plan(&told);
     check_room(&desk.root, plan.disk_bytes())?;
     let files = plan.split_off_files();
+    let (removed, made) = (plan.remove.len(), plan.make.len() + files.len());
     let on = desk.clone();
     let (mut tree, opened_up) = spawn_blocking(move || {
         let opened_up = make_way(&on, &mut tree, &plan)?;
@@ -100,6 +102,8 @@ pub(super) async fn check_out(
         anyhow::Ok(tree)
     })
     .await??;
+    let (version, ms) = (tree.version, began.elapsed().as_millis());
+    tracing::debug!(lease = %errand.lease, version, removed, made, "workspace laid out in {ms} ms");
     Ok(Checkout { tree, mode, overlaid, begun: (0, 0) })
 }
 
@@ -212,7 +216,8 @@ fn finish(desk: &Desk, tree: &mut Tree, laid: LaidFiles) -> anyhow::Result<()> {
     directories.dedup();
     // Those below first: who is not root cannot come to them through one that is closed.
     for path in directories.iter().rev() {
-        let Some(Entry { what: What::Directory { .. }, .. }) = tree.laid.get(path.as_str()).map(|laid| &laid.entry) else {
+        let Some(Entry { what: What::Directory { .. }, .. }) = tree.laid.get(path.as_str()).map(|laid| &laid.entry)
+        else {
             continue;
         };
         if let Some(laid) = tree.laid.get_mut(path.as_str()) {

@@ -59,7 +59,12 @@ impl Errand {
             match attempt().await {
                 Err(error) if is_passing(&error) && self.is_open() => {
                     tracing::debug!(lease = %self.lease, "once more: {error:#}");
-                    self.unless_halted(async { Ok(sleep(backoff.next()).await) }).await?;
+                    let rest = sleep(backoff.next());
+                    self.unless_halted(async {
+                        rest.await;
+                        Ok(())
+                    })
+                    .await?;
                 }
                 done => return done,
             }

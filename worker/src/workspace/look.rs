@@ -55,7 +55,12 @@ pub(super) struct Found {
 }
 
 /// Walks a tree that was laid out at a time before `begun`.
-pub(super) fn look(root: &FilePath, laid: &Entries, begun: (i64, i64), errand: Option<&Errand>) -> anyhow::Result<Found> {
+pub(super) fn look(
+    root: &FilePath,
+    laid: &Entries,
+    begun: (i64, i64),
+    errand: Option<&Errand>,
+) -> anyhow::Result<Found> {
     let root = Root::open(root)?;
     let mut look = Look { root, laid, begun, seen: HashSet::new(), count: 0, found: Found::default() };
     let mut pending = vec![String::new()];
@@ -106,39 +111,63 @@ impl<'tree> Look<'tree> {
         }
         let path = match keepable(directory, &name, kind) {
             Ok(path) => path,
-            Err(why) => return Ok(self.skip(directory, name, why)),
+            Err(why) => {
+                self.skip(directory, name, why);
+                return Ok(None);
+            }
         };
         let laid = self.laid.get_key_value(&*path);
         self.found.is_strange |= mark.is_special();
         match kind {
-            FileType::Directory => {
-                self.seen.extend(laid.map(|(path, _)| &**path));
-                let mode = mark.permissions();
-                if laid.is_none_or(|(_, laid)| laid.entry.what != What::Directory { mode }) {
-                    self.change(path.clone(), To::Directory { mode });
-                }
-                return Ok(Some(path.into()));
-            }
-            FileType::Symlink => {
-                let target = readlinkat(self.root.directory(directory)?, &name, Vec::new())?;
-                let target = match target.to_str() {
-                    Ok(target) if target.len() <= MAX_TARGET_BYTES => Box::from(target),
-                    Ok(_) => return Ok(self.skip(directory, name, "where it points is too long".into())),
-                    Err(_) => return Ok(self.skip(directory, name, "where it points is not UTF-8".into())),
-                };
-                self.seen.extend(laid.map(|(path, _)| &**path));
-                let is_same = |what: &What| matches!(what, What::Symlink { target: old } if *old == target);
-                match laid {
-                    Some((_, laid)) if is_same(&laid.entry.what) => self.touched(path, laid, mark),
-                    Some(_) | None => self.change(path, To::Symlink { target, mark }),
-                }
-            }
-            _ => {
+            FileType::Directory => return Ok(Some(self.below(path, laid, mark.permissions()))),
+            FileType::Symlink => self.link((directory, name), path, laid, mark)?,
+            FileType::RegularFile
+            | FileType::Fifo
+            | FileType::Socket
+            | FileType::CharacterDevice
+            | FileType::BlockDevice
+            | FileType::Unknown => {
                 self.seen.extend(laid.map(|(path, _)| &**path));
                 self.file(path, laid.map(|(_, laid)| laid), mark, stat.st_nlink > 1)?;
             }
         }
         Ok(None)
+    }
+
+    fn below(&mut self, path: Path, laid: Option<(&'tree Path, &'tree Laid)>, mode: u32) -> String {
+        self.seen.extend(laid.map(|(path, _)| &**path));
+        if laid.is_none_or(|(_, laid)| laid.entry.what != What::Directory { mode }) {
+            self.change(path.clone(), To::Directory { mode });
+        }
+        path.into()
+    }
+
+    fn link(
+        &mut self,
+        (directory, name): (&str, OsString),
+        path: Path,
+        laid: Option<(&'tree Path, &'tree Laid)>,
+        mark: Mark,
+    ) -> anyhow::Result<()> {
+        let target = readlinkat(self.root.directory(directory)?, &name, Vec::new())?;
+        let target = match target.to_str() {
+            Ok(target) if target.len() <= MAX_TARGET_BYTES => Box::from(target),
+            Ok(_) => {
+                self.skip(directory, name, "where it points is too long");
+                return Ok(());
+            }
+            Err(_) => {
+                self.skip(directory, name, "where it points is not UTF-8");
+                return Ok(());
+            }
+        };
+        self.seen.extend(laid.map(|(path, _)| &**path));
+        let is_same = |what: &What| matches!(what, What::Symlink { target: old } if *old == target);
+        match laid {
+            Some((_, laid)) if is_same(&laid.entry.what) => self.touched(path, laid, mark),
+            Some(_) | None => self.change(path, To::Symlink { target, mark }),
+        }
+        Ok(())
     }
 
     fn file(&mut self, path: Path, laid: Option<&Laid>, mark: Mark, is_linked: bool) -> anyhow::Result<()> {
@@ -154,7 +183,9 @@ impl<'tree> Look<'tree> {
             What::File { .. } | What::Directory { .. } | What::Symlink { .. } => None,
         });
         match old {
-            Some((laid, old, mode)) if sum(&mut file)? == old && mode == mark.permissions() => self.touched(path, laid, now),
+            Some((laid, old, mode)) if sum(&mut file)? == old && mode == mark.permissions() => {
+                self.touched(path, laid, now)
+            }
             Some(_) | None => self.change(path, To::File(now)),
         }
         Ok(())
@@ -170,11 +201,12 @@ impl<'tree> Look<'tree> {
         self.found.changes.push(Change { path, to });
     }
 
-    fn skip(&mut self, directory: &str, name: OsString, why: String) -> Option<String> {
+    fn skip(&mut self, directory: &str, name: OsString, why: impl Into<String>) {
         let separator = if directory.is_empty() { "" } else { "/" };
-        self.found.skipped.push((shown(&[directory.as_bytes(), separator.as_bytes(), name.as_bytes()].concat()), why));
+        self.found
+            .skipped
+            .push((shown(&[directory.as_bytes(), separator.as_bytes(), name.as_bytes()].concat()), why.into()));
         self.found.strays.push((directory.to_owned(), name));
-        None
     }
 
     fn finish(mut self) -> anyhow::Result<Found> {
@@ -207,7 +239,7 @@ fn keepable(directory: &str, name: &OsString, kind: FileType) -> Result<Path, St
         FileType::RegularFile | FileType::Directory | FileType::Symlink => Ok(path.as_str().into()),
         FileType::Fifo => Err("a pipe".into()),
         FileType::Socket => Err("a socket".into()),
-        _ => Err("a device".into()),
+        FileType::CharacterDevice | FileType::BlockDevice | FileType::Unknown => Err("a device".into()),
     }
 }
 

@@ -1,7 +1,7 @@
 //! A tree's record on the disk: what stands in it, and as what it is known. One that has no end is none.
 
 use std::fs::File;
-use std::io::{self, BufRead as _, BufReader, BufWriter, Write as _};
+use std::io::{self, BufRead as _, BufReader, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path as FilePath;
 
@@ -55,7 +55,9 @@ impl Head {
 
     /// Whether the tree can still be what it was.
     pub(super) fn is_of(&self, origin: &Origin) -> bool {
-        self.form == FORM && !self.boot.is_empty() && (&self.coordinator, &self.boot) == (&origin.coordinator, &origin.boot)
+        self.form == FORM
+            && !self.boot.is_empty()
+            && (&self.coordinator, &self.boot) == (&origin.coordinator, &origin.boot)
     }
 }
 
@@ -123,33 +125,20 @@ fn mark(numbers: [i64; 7]) -> anyhow::Result<Mark> {
 pub(super) fn write(path: &FilePath, head: &Head, tree: &Tree) -> io::Result<()> {
     let file = File::options().write(true).create_new(true).mode(0o600).open(path)?;
     let mut to = BufWriter::with_capacity(64 << 10, file);
-    let mut line = |line: &dyn erased::Line| line.write(&mut to);
-    line(head)?;
+    line(&mut to, head)?;
     for (path, laid) in &tree.laid {
-        line(&Line::Laid(path.to_string(), (&laid.entry).into(), numbers(&laid.mark)))?;
+        line(&mut to, &Line::Laid(path.to_string(), (&laid.entry).into(), numbers(&laid.mark)))?;
     }
     for (path, was) in &tree.drift {
-        line(&Line::Drift(path.to_string(), was.as_ref().map(Short::from)))?;
+        line(&mut to, &Line::Drift(path.to_string(), was.as_ref().map(Short::from)))?;
     }
-    line(&Line::End((tree.laid.len() + tree.drift.len()) as u64))?;
+    line(&mut to, &Line::End((tree.laid.len() + tree.drift.len()) as u64))?;
     to.flush()
 }
 
-mod erased {
-    //! Anything that is a line.
-
-    use std::io::{self, Write};
-
-    pub(super) trait Line {
-        fn write(&self, to: &mut dyn Write) -> io::Result<()>;
-    }
-
-    impl<T: serde::Serialize> Line for T {
-        fn write(&self, to: &mut dyn Write) -> io::Result<()> {
-            serde_json::to_writer(&mut *to, self)?;
-            to.write_all(b"\n")
-        }
-    }
+fn line(to: &mut impl Write, line: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer(&mut *to, line)?;
+    to.write_all(b"\n")
 }
 
 /// Reads the head of a record.
@@ -165,8 +154,7 @@ pub(super) fn read(path: &FilePath) -> anyhow::Result<Tree> {
     let mut line = String::new();
     from.read_line(&mut line)?;
     let head: Head = serde_json::from_str(&line)?;
-    let mut tree =
-        Tree { generation: head.generation, version: head.version, ..Tree::empty(head.session) };
+    let mut tree = Tree { generation: head.generation, version: head.version, ..Tree::empty(head.session) };
     let mut count = 0;
     loop {
         line.clear();

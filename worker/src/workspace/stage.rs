@@ -55,9 +55,7 @@ async fn send_once(
         spawn_blocking(move || write_stage(root, &changes, &errand, pieces))
     };
     let body = reqwest::Body::wrap_stream(ReceiverStream::new(body));
-    let staged = errand
-        .unless_halted(async { Ok(errand.client.stage(errand.lease, base, size, body).await?) })
-        .await;
+    let staged = errand.unless_halted(async { Ok(errand.client.stage(errand.lease, base, size, body).await?) }).await;
     // Without a body that takes pieces it ends, too.
     let sent = reading.await?;
     match (staged, sent) {

@@ -121,7 +121,8 @@ impl Plan {
 pub(super) fn topmost(mut paths: Vec<Path>) -> Vec<Path> {
     paths.sort();
     paths.dedup();
-    let is_top = |path: &Path| !ancestors(path).any(|above| paths.binary_search_by(|known| (**known).cmp(above)).is_ok());
+    let is_top =
+        |path: &Path| !ancestors(path).any(|above| paths.binary_search_by(|known| (**known).cmp(above)).is_ok());
     paths.iter().filter(|path| is_top(path)).cloned().collect()
 }
 

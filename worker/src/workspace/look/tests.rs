@@ -140,8 +140,8 @@ fn what_is_closed_even_to_its_owner_is_seen_and_stays_closed() {
     let (place, laid) = laid();
     let root = place.path();
     fs::write(root.join("d/new"), "x").unwrap();
-    fs::set_permissions(root.join("d/new"), fs::Permissions::from_mode(0)).unwrap();
-    fs::set_permissions(root.join("d"), fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(root.join("d/new"), fs::Permissions::from_mode(0o0)).unwrap();
+    fs::set_permissions(root.join("d"), fs::Permissions::from_mode(0o0)).unwrap();
     assert_eq!(changed(&place, &laid), ["d: directory 0", "d/new: file 0"]);
     assert_eq!(fs::metadata(root.join("d")).unwrap().permissions().mode() & 0o777, 0);
     fs::set_permissions(root.join("d"), fs::Permissions::from_mode(0o755)).unwrap();

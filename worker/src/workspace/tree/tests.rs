@@ -21,8 +21,7 @@ fn tree(entries: &[(&str, Entry)]) -> Tree {
 
 fn told(difference: Difference, entries: &[(&str, Option<Entry>)]) -> Manifest {
     let session = "s".parse().unwrap();
-    let head =
-        Head { session, generation: 1, version: 2, mode: SessionMode::Write, difference, quota_left_bytes: 0 };
+    let head = Head { session, generation: 1, version: 2, mode: SessionMode::Write, difference, quota_left_bytes: 0 };
     let entries = entries.iter().map(|(path, entry)| (Path::from(*path), entry.clone())).collect();
     Manifest { head, entries, overlaid: BTreeMap::new() }
 }
@@ -68,8 +67,7 @@ fn what_was_published_stays_where_it_stands() {
     let mut tree = tree(&[("made", file(1, 0o644)), ("changed", file(2, 0o600))]);
     tree.drift.insert("made".into(), None);
     tree.drift.insert("changed".into(), Some(file(8, 0o644)));
-    let published =
-        told(Difference::Since, &[("made", Some(file(1, 0o644))), ("changed", Some(file(2, 0o600)))]);
+    let published = told(Difference::Since, &[("made", Some(file(1, 0o644))), ("changed", Some(file(2, 0o600)))]);
     let plan = tree.plan(&published);
     assert!(plan.remove.is_empty() && plan.make.is_empty(), "{plan:?}");
     assert_eq!(paths(&plan.fix), ["changed", "made"], "their times are the version's");

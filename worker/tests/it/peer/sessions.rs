@@ -72,9 +72,10 @@ impl Session {
         let (version, tree) = self.newest();
         let since = since.filter(|since| *since >= 1 && *since <= version);
         let difference = if since.is_some() { "since" } else { "whole" };
-        let mut lines = vec![json!({"type": "head", "session": name, "generation": self.generation, "version": version,
+        let mut lines =
+            vec![json!({"type": "head", "session": name, "generation": self.generation, "version": version,
             "mode": mode, "difference": difference, "quota_left_bytes": 1 << 30})];
-        let old = since.map(|since| self.versions[since as usize - 1].clone()).unwrap_or_default();
+        let old = since.map(|since| self.versions[usize::try_from(since).unwrap() - 1].clone()).unwrap_or_default();
         let changed = tree.iter().filter(|(path, node)| since.is_none() || old.get(*path) != Some(node));
         lines.extend(changed.map(|(path, node)| entry(path, node, false)));
         let gone = old.keys().filter(|path| !tree.contains_key(*path));
@@ -117,7 +118,8 @@ pub(crate) fn sum(bytes: &[u8]) -> String {
 }
 
 fn entry(path: &str, node: &Node, overlay: bool) -> Value {
-    let mut entry = json!({"type": "entry", "path": path, "modified_at": "2026-01-31T12:00:00.000Z", "overlay": overlay});
+    let mut entry =
+        json!({"type": "entry", "path": path, "modified_at": "2026-01-31T12:00:00.000Z", "overlay": overlay});
     match node {
         Node::File(mode, bytes) => {
             entry["kind"] = json!("file");
@@ -177,11 +179,11 @@ impl Sessions {
             let (length, after) = rest.split_first_chunk::<4>().unwrap();
             let (header, after) = after.split_at(u32::from_be_bytes(*length) as usize);
             let frame: StageFrame = serde_json::from_slice(header).unwrap();
-            let size = if let StageFrame::File { size, .. } = &frame { *size as usize } else { 0 };
+            let size = if let StageFrame::File { size, .. } = &frame { usize::try_from(*size).unwrap() } else { 0 };
             let (content, after) = after.split_at(size);
             rest = after;
             if let StageFrame::End { count } = frame {
-                assert_eq!(count as usize, frames.len());
+                assert_eq!(count, frames.len() as u64);
                 assert!(rest.is_empty(), "bytes after the end");
                 break;
             }

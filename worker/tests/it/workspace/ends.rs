@@ -31,9 +31,10 @@ fn killed_at(route: &str, code: &str) {
     fill(&peer, "s", 300);
     let mut worker = bench.worker(&peer, &["--slots", "1"]);
     peer.fault(route, 1, Fault::Hang);
-    peer.in_session("s", code);
+    let lease = peer.in_session("s", code);
     peer.wait_for_count(route, 1);
     worker.kill();
+    peer.lose(&lease);
     peer.heal();
     let _next = bench.worker(&peer, &["--slots", "1"]);
     assert_eq!(well(&peer, &peer.in_session("s", CHECK)), checked(300), "{route}");
@@ -57,10 +58,14 @@ fn a_worker_killed_while_contents_come_or_are_laid_out_leaves_nothing_that_is_us
         let mut worker = bench.worker(&peer, &["--slots", "1"]);
         let is_cut = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&is_cut);
-        peer.fault("/workspace/blobs", 1, Fault::Tamper(Arc::new(move |stream| {
-            told.store(true, Ordering::SeqCst);
-            stream
-        })));
+        peer.fault(
+            "/workspace/blobs",
+            1,
+            Fault::Tamper(Arc::new(move |stream| {
+                told.store(true, Ordering::SeqCst);
+                stream
+            })),
+        );
         peer.in_session("s", "true");
         let work = bench.state().join("attempts");
         eventually("some of it is laid out", || {

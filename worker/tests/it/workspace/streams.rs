@@ -9,8 +9,14 @@ use crate::peer::sessions::file;
 use crate::peer::{Fault, Peer, problem};
 use crate::run::{Bench, eventually};
 
+/// Makes another stream of one.
+type Lie = fn(Vec<u8>) -> Vec<u8>;
+
 fn noise(length: usize) -> Vec<u8> {
-    (0..length as u32).flat_map(|number| number.wrapping_mul(2_654_435_761).to_le_bytes()).take(length).collect()
+    (0..u32::try_from(length).unwrap())
+        .flat_map(|number| number.wrapping_mul(2_654_435_761).to_le_bytes())
+        .take(length)
+        .collect()
 }
 
 fn detail(report: &Value, outcome: &str) -> String {
@@ -39,7 +45,7 @@ fn a_stream_that_is_cut_off_anywhere_is_asked_for_again() {
 
 #[test]
 fn contents_that_lie_end_the_task_before_it_begins() {
-    let lies: [(&str, &str, fn(Vec<u8>) -> Vec<u8>); 3] = [
+    let lies: [(&str, &str, Lie); 3] = [
         ("/workspace/blobs", "not what its sum says", |mut stream| {
             let byte = stream.len() - 100;
             stream[byte] ^= 1;
@@ -69,7 +75,7 @@ fn contents_that_lie_end_the_task_before_it_begins() {
 
 #[test]
 fn a_lie_in_the_end_of_a_stream_costs_another_try_at_most_because_each_content_has_its_own_sum() {
-    let lies: [fn(Vec<u8>) -> Vec<u8>; 3] = [
+    let lies: [Lie; 3] = [
         |stream| [stream, b"more".to_vec()].concat(),
         |stream| {
             let text = b"\"count\":2";
@@ -91,7 +97,8 @@ fn a_lie_in_the_end_of_a_stream_costs_another_try_at_most_because_each_content_h
         });
         let _worker = bench.worker(&peer, &["--slots", "1"]);
         peer.fault("/workspace/blobs", 1, Fault::Tamper(Arc::new(lie)));
-        let expected = [noise(1000), [&b"other"[..], &noise(995)].concat()].map(|bytes| crate::peer::sessions::sum(&bytes));
+        let expected =
+            [noise(1000), [&b"other"[..], &noise(995)].concat()].map(|bytes| crate::peer::sessions::sum(&bytes));
         let said = well(&peer, &peer.in_session("s", "sha256sum a b | cut -c1-64"));
         assert_eq!(said, format!("{}\n{}\n", expected[0], expected[1]));
     }

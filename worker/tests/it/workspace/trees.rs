@@ -61,7 +61,9 @@ fn links_are_data_and_a_directory_that_became_one_leads_nowhere() {
     });
     let _worker = bench.worker(&peer, &["--slots", "1"]);
     let home = bench.home.path().display();
-    let code = format!("readlink loop up; rm -r d; ln -s {home} d; ln -s {home}/secret e; ln -s . here; ln -s here/here there");
+    let code = format!(
+        "readlink loop up; rm -r d; ln -s {home} d; ln -s {home}/secret e; ln -s . here; ln -s here/here there"
+    );
     assert_eq!(well(&peer, &peer.in_session("s", &code)), "loop\n../../../../../../etc/passwd\n");
     let tree = peer.tree("s");
     assert_eq!(tree.keys().collect::<Vec<_>>(), ["d", "e", "here", "loop", "there", "up"]);
