@@ -420,3 +420,18 @@ async fn a_coordinator_that_is_killed_has_the_old_version_or_the_new_one_whole()
         assert!(entries == 301 || (entries == 0 && !acknowledged), "round {round}: {usage}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_relay_leads_to_checkouts_and_never_to_the_file_api() {
+    let on = Running::start().await;
+    Files::of(&on, "s").write("f", "1").await;
+    let lease = leased(&on, json!({})).await;
+    let ask = async |path: String, key: &str| {
+        let request = on.http.get(format!("{}{path}", on.worker_url)).bearer_auth(key);
+        Answer::read(request.send().await.unwrap()).await
+    };
+    assert_eq!(ask(format!("/v1/leases/{}/workspace", lease.id), &lease.worker.key).await.status, 200);
+    for path in ["/v1/workspaces", "/v1/workspaces/s", "/v1/workspaces/s/files", "/v1/workspaces/s/files/raw?path=f"] {
+        ask(path.to_owned(), &on.admin).await.refused(Code::NotFound);
+    }
+}
