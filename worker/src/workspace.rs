@@ -93,7 +93,7 @@ impl Workspaces {
                 hands.remove_name(parent, name)?;
             }
             anyhow::ensure!(hands.root.take_opened_up().is_empty(), "a directory was closed to its owner");
-            this.kept.put(&left.tree, &desk)
+            this.kept.put(left.tree, &desk)
         };
         if let Err(error) = spawn_blocking(keep).await.map_err(anyhow::Error::from).flatten() {
             tracing::warn!("the tree of a session is not kept: {error:#}");

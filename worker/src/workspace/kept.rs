@@ -31,7 +31,12 @@ struct Known {
     head: Head,
     /// Whether this very process put it here.
     is_own: bool,
+    /// What its record says, as long as there is room for that in memory.
+    tree: Option<Tree>,
 }
+
+/// Entries of trees that are held in memory, in all: a hundred thousand take some twenty megabytes.
+const MAX_HELD: usize = 100_000;
 
 impl Kept {
     /// Finds those that an earlier start left whole; removes the others.
@@ -42,7 +47,7 @@ impl Kept {
             let name = entry.file_name().to_string_lossy().into_owned();
             let head = record::head(&entry.path().join("record")).ok();
             match head.filter(|head| !name.starts_with('.') && head.is_of(&origin)) {
-                Some(head) => trees.push(Known { name, head, is_own: false }),
+                Some(head) => trees.push(Known { name, head, is_own: false, tree: None }),
                 None => remove(&entry.path()),
             }
         }
@@ -70,14 +75,14 @@ impl Kept {
             trees.remove(at)
         };
         let place = self.place.join(&known.name);
-        let tree = move_out(&place, &known, desk);
+        let tree = move_out(&place, known, desk);
         remove(&place);
         tree.map(Some)
     }
 
     /// Keeps a tree. Every path of it must be known.
-    pub(super) fn put(&self, tree: &Tree, desk: &Desk) -> anyhow::Result<()> {
-        let head = Head::of(tree, desk.owner, &self.origin);
+    pub(super) fn put(&self, tree: Tree, desk: &Desk) -> anyhow::Result<()> {
+        let head = Head::of(&tree, desk.owner, &self.origin);
         if self.most == 0 || head.bytes > self.most_bytes {
             return Ok(());
         }
@@ -85,7 +90,7 @@ impl Kept {
         let hidden = self.place.join(format!(".{name}"));
         fs::DirBuilder::new().mode(0o700).create(&hidden)?;
         let put = || {
-            record::write(&hidden.join("record"), &head, tree)?;
+            record::write(&hidden.join("record"), &head, &tree)?;
             fs::rename(&desk.root, hidden.join("tree"))?;
             fs::rename(&hidden, self.place.join(&name))
         };
@@ -93,7 +98,7 @@ impl Kept {
             remove(&hidden);
             return Err(error).context("cannot keep the tree of a session");
         }
-        self.lock().push(Known { name, head, is_own: true });
+        self.lock().push(Known { name, head, is_own: true, tree: Some(tree) });
         self.make_room();
         Ok(())
     }
@@ -110,13 +115,20 @@ impl Kept {
             while is_over(&trees) {
                 gone.push(trees.remove(0));
             }
+            let mut held = 0;
+            for known in trees.iter_mut().rev() {
+                held += known.tree.as_ref().map_or(0, Tree::len);
+                if held > MAX_HELD {
+                    known.tree = None;
+                }
+            }
         }
         gone.iter().for_each(|known| remove(&self.place.join(&known.name)));
     }
 }
 
-fn move_out(place: &FilePath, known: &Known, desk: &Desk) -> anyhow::Result<Tree> {
-    let mut tree = record::read(&place.join("record"))?;
+fn move_out(place: &FilePath, known: Known, desk: &Desk) -> anyhow::Result<Tree> {
+    let mut tree = known.tree.map_or_else(|| record::read(&place.join("record")), Ok)?;
     // From here on it is nobody's until it is put back.
     fs::remove_file(place.join("record"))?;
     let root = place.join("tree");

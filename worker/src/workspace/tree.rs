@@ -41,6 +41,11 @@ impl Tree {
         Self { session, generation: 0, version: 0, laid: Entries::new(), drift: BTreeMap::new() }
     }
 
+    /// Paths that are known of it.
+    pub(super) fn len(&self) -> usize {
+        self.laid.len() + self.drift.len()
+    }
+
     /// Bytes that it takes on the disk, about.
     pub(super) fn disk_bytes(&self) -> u64 {
         self.laid.values().map(|laid| laid.entry.what.disk_bytes()).sum()

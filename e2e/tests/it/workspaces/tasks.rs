@@ -13,7 +13,7 @@ async fn a_task_reads_what_a_client_wrote_and_a_client_what_the_task_wrote() -> 
         let coordinator = Coordinator::start().await?;
         let _worker = Worker::start(&coordinator, "r").await?;
         let api = coordinator.api()?;
-        assert_eq!(api.write("s", "/hello.txt", b"hello from the host\n").await?.status, 201);
+        assert_eq!(api.write("s", "/hello.txt", b"hello from the host\n").await?.status, 200);
         let code = "import os\nprint(open('hello.txt').read(), end='')\nos.makedirs('out/deep')\n\
                     open('/workspace/out/deep/b', 'wb').write(bytes(range(256)))\nos.symlink('deep/b', 'out/link')\nos.mkdir('empty')\n";
         let spec = json!({"repo": "r", "run": {"kind": "python", "code": code}, "session": "s"});
