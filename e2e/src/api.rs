@@ -129,6 +129,25 @@ impl Api {
         self.send(Method::POST, path, Some(&body)).await
     }
 
+    /// Writes a file of a session.
+    ///
+    /// # Errors
+    /// When no whole answer comes.
+    pub async fn write(&self, session: &str, path: &str, bytes: &[u8]) -> anyhow::Result<Answer> {
+        let url = format!("{}/v1/workspaces/{session}/files/content?path={path}", self.base);
+        let request = self.http.put(url).bearer_auth(&self.key).header(PROTOCOL_HEADER, PROTOCOL);
+        let response = request.header("content-type", "application/octet-stream").body(bytes.to_vec()).send().await?;
+        Ok(Answer { status: response.status().as_u16(), body: response.bytes().await?.to_vec() })
+    }
+
+    /// The bytes of a file of a session.
+    ///
+    /// # Errors
+    /// When no whole answer comes.
+    pub async fn read(&self, session: &str, path: &str) -> anyhow::Result<Answer> {
+        self.get(&format!("/v1/workspaces/{session}/files/raw?path={path}")).await
+    }
+
     /// Submits a spec, without a second try.
     ///
     /// # Errors

@@ -60,7 +60,8 @@ pub(crate) struct Collected {
 }
 
 impl Collected {
-    fn skip(&mut self, path: impl Into<String>, why: impl Into<String>) {
+    /// Names a file that is not among them.
+    pub(crate) fn skip(&mut self, path: impl Into<String>, why: impl Into<String>) {
         if self.skipped.len() + 1 < MAX_SKIPPED {
             self.skipped.push(Skipped { path: path.into(), why: why.into() });
         } else {
@@ -68,7 +69,8 @@ impl Collected {
         }
     }
 
-    fn finished(mut self) -> Self {
+    /// Says how many more there were than are named.
+    pub(crate) fn finished(mut self) -> Self {
         if self.unnamed > 0 {
             self.skipped.push(Skipped { path: "…".into(), why: format!("{} more were left out", self.unnamed) });
         }

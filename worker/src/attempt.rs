@@ -1,5 +1,5 @@
-//! One attempt, top to bottom: decode → first renewal → walls, or those from the shelf → run → collect → spool → report →
-//! clean up.
+//! One attempt, top to bottom: decode → first renewal → the tree of its session → walls, or those from the shelf → run →
+//! collect, or bring a stage → spool → report → clean up.
 //!
 //! Nothing is started before the first renewal, and nothing is published once the lease is lost.
 
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use protocol::event::EventBody;
 use protocol::outcome::Usage;
-use protocol::{LeaseGrant, Outcome, Report, Spec};
+use protocol::{LeaseGrant, Outcome, Report, Spec, StageId};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
@@ -22,9 +22,11 @@ use crate::random::Backoff;
 use crate::ready::{Ready, Site};
 use crate::slots::Slot;
 use crate::spool::{Delivery, Head, Settled};
+use crate::workspace::{Checkout, Left};
 use crate::{Worker, clock};
 use watch_over::{Finished, watch_over};
 
+mod in_session;
 mod used;
 mod watch_over;
 
@@ -56,7 +58,7 @@ pub(crate) async fn run(worker: Arc<Worker>, grant: LeaseGrant, mut give_up: wat
     };
     worker.stats.started();
     tracing::info!(task = %grant.task, lease = %grant.lease, attempt = grant.attempt, repo = %grant.repo, "task started");
-    let slot = worker.slots.take();
+    let slot = worker.slots.take(in_session::wanted_slot(&worker, &spec));
     let attempt = Attempt { worker, grant, spec, slot, heartbeat, give_up };
     attempt.run().await
 }
@@ -80,6 +82,43 @@ async fn release(worker: &Worker, grant: &LeaseGrant, reason: String) {
     }
 }
 
+/// What became of the report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Handed {
+    /// The coordinator has it.
+    Acknowledged,
+    /// It waits in the spool, or cannot be delivered.
+    In,
+    /// There was none to hand in.
+    NotOurs,
+}
+
+impl From<Handed> for Ended {
+    fn from(handed: Handed) -> Self {
+        match handed {
+            Handed::Acknowledged | Handed::In => Self::Done,
+            Handed::NotOurs => Self::NotOurs,
+        }
+    }
+}
+
+/// A task that is about to begin.
+struct Prepared {
+    ready: Ready,
+    plan: Init,
+    /// The tree of its session.
+    checkout: Option<Checkout>,
+}
+
+/// What came of a task.
+struct Brought {
+    finished: Finished,
+    collected: Collected,
+    stage: Option<StageId>,
+    /// The tree of its session, for the next task.
+    left: Option<Left>,
+}
+
 struct Attempt {
     worker: Arc<Worker>,
     grant: LeaseGrant,
@@ -91,30 +130,63 @@ struct Attempt {
 
 impl Attempt {
     async fn run(mut self) -> Ended {
-        let (Ready { site, stages, .. }, plan) = match self.prepare().await {
+        let Prepared { ready: Ready { site, stages, .. }, plan, checkout } = match self.prepare().await {
             Ok(prepared) => prepared,
-            Err(error) => return self.finish(Finished::without(not_prepared(&error)), Collected::default()).await,
+            Err(finished) => return self.finish(finished, Collected::default(), None).await.into(),
         };
-        let before = Snapshot::take(site.directory.work()).await;
-        let finished = watch_over(&mut self, stages, &plan, &site).await;
-        let collected = self.collect(before, &finished).await;
-        let ended = self.finish(finished, collected).await;
+        let brought = match checkout {
+            None => {
+                let before = Snapshot::take(site.directory.work()).await;
+                let finished = watch_over(&mut self, stages, &plan, &site).await;
+                let collected = self.collect(before, &finished).await;
+                Brought { finished, collected, stage: None, left: None }
+            }
+            Some(checkout) => {
+                let finished = watch_over(&mut self, stages, &plan, &site).await;
+                self.bring(finished, checkout, &site).await
+            }
+        };
+        let Brought { finished, collected, stage, left } = brought;
+        let handed = self.finish(finished, collected, stage).await;
+        // What was not published is nobody's: then the tree goes with the attempt.
+        if let Some(left) = left.filter(|_| handed == Handed::Acknowledged && !self.worker.config.keep_attempts) {
+            self.worker.workspaces.keep(left, &site.directory).await;
+        }
         self.clean_up(site).await;
-        ended
+        handed.into()
     }
 
-    /// Takes what is ready on the shelf, or builds it; the task moves in.
-    async fn prepare(&self) -> anyhow::Result<(Ready, Init)> {
+    /// Takes what is ready on the shelf, or builds it, with the tree of its session if it has one; the task moves in.
+    async fn prepare(&mut self) -> Result<Prepared, Finished> {
+        let prepared = if self.spec.session.is_some() { self.in_session().await? } else { self.alone().await };
+        let settled = async {
+            let (ready, checkout) = prepared?;
+            self.move_in(ready, checkout).await
+        };
+        settled.await.map_err(|error: anyhow::Error| Finished::without(not_prepared(&error)))
+    }
+
+    async fn alone(&self) -> anyhow::Result<(Ready, Option<Checkout>)> {
         let (worker, slot) = (&self.worker, self.slot.number);
         let memory_bytes = Enforced::new(&self.spec).memory_bytes;
         let ready = match worker.shelf.take(slot, memory_bytes).await {
             Some(ready) => ready,
             None => Ready::build(&worker.confinement, &worker.family, slot, memory_bytes).await?,
         };
-        let (worker, grant, spec) = (Arc::clone(worker), self.grant.clone(), self.spec.clone());
-        let (ready, plan) = tokio::task::spawn_blocking(move || move_in(&worker, &grant, &spec, ready)).await?;
+        Ok((ready, None))
+    }
+
+    async fn move_in(&self, ready: Ready, checkout: Option<Checkout>) -> anyhow::Result<Prepared> {
+        let (worker, grant, spec) = (Arc::clone(&self.worker), self.grant.clone(), self.spec.clone());
+        let moved = tokio::task::spawn_blocking(move || {
+            let (ready, plan) = move_in(&worker, &grant, &spec, ready);
+            let begun = |mut checkout: Checkout| checkout.begin(&ready.site.directory).map(|()| checkout);
+            let checkout = checkout.map(begun).transpose();
+            (ready, plan.and_then(|plan| Ok((plan, checkout?))))
+        });
+        let (ready, plan) = moved.await?;
         match plan {
-            Ok(plan) => Ok((ready, plan)),
+            Ok((plan, checkout)) => Ok(Prepared { ready, plan, checkout }),
             Err(error) => {
                 ready.discard().await;
                 Err(error)
@@ -137,7 +209,7 @@ impl Attempt {
         artifacts::collect(before, way).await
     }
 
-    async fn finish(&mut self, finished: Finished, collected: Collected) -> Ended {
+    async fn finish(&mut self, finished: Finished, collected: Collected, stage: Option<StageId>) -> Handed {
         let (task, lease) = (self.grant.task, self.grant.lease);
         let Finished::Ran { outcome, leftover, account, used, return_value } = finished else {
             if self.heartbeat.is_valid() {
@@ -146,13 +218,13 @@ impl Attempt {
                 tracing::warn!(%task, %lease, "lease lost: the task was ended, nothing is reported");
                 self.worker.stats.lost();
             }
-            return Ended::NotOurs;
+            return Handed::NotOurs;
         };
         // The last look before anything leaves: a worker that was frozen past its lease ends here.
         if !self.heartbeat.is_valid() {
             tracing::warn!(%task, %lease, "lease lost, result dropped: the lease is over");
             self.worker.stats.lost();
-            return Ended::NotOurs;
+            return Handed::NotOurs;
         }
         let wall_ms = used.wall_ms;
         tracing::info!(%task, %lease, wall_ms, "task ended: {}", outcome.reason());
@@ -168,14 +240,14 @@ impl Attempt {
             return_value,
             artifacts,
             skipped,
+            stage,
             ..report(outcome, account, usage, self.worker.confinement.level())
         };
-        self.hand_in(report, *leftover).await;
-        Ended::Done
+        self.hand_in(report, *leftover).await
     }
 
     /// Saves the report, then sends it until it is settled or the worker must leave.
-    async fn hand_in(&mut self, report: Report, leftover: Leftover) {
+    async fn hand_in(&mut self, report: Report, leftover: Leftover) -> Handed {
         let leftover = Arc::new(leftover);
         let (task, lease, first) = (self.grant.task, self.grant.lease, leftover.first);
         let head = Head { lease, task, saved_at_ms: clock::now_ms(), first, report: report.clone() };
@@ -185,12 +257,13 @@ impl Attempt {
             // The result is worth more than the rule: it is sent all the same, it only cannot outlive the worker.
             tracing::error!(%task, %lease, "cannot save the report to the spool: {error}; free some space");
         }
-        if let Some(settled) = self.deliver(Delivery::new(lease, report, first, leftover.batches())).await {
-            self.worker.spool.settle(lease, &settled);
-        } else {
-            tracing::warn!(%task, %lease, "report not sent yet: it waits in the spool for the next start");
+        let settled = self.deliver(Delivery::new(lease, report, first, leftover.batches())).await;
+        match &settled {
+            Some(settled) => self.worker.spool.settle(lease, settled),
+            None => tracing::warn!(%task, %lease, "report not sent yet: it waits in the spool for the next start"),
         }
         self.worker.spool.let_go(lease);
+        if settled == Some(Settled::Acknowledged) { Handed::Acknowledged } else { Handed::In }
     }
 
     async fn deliver<B>(&mut self, mut delivery: Delivery<B>) -> Option<Settled>

@@ -19,6 +19,8 @@ use serde::de::DeserializeOwned;
 use crate::config::{Address, Key};
 use crate::link::Link;
 
+mod streams;
+
 const CONNECT: Duration = Duration::from_secs(5);
 /// What a call may take beyond the time that the coordinator is asked to hold it.
 const CALL: Duration = Duration::from_secs(5);

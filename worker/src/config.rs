@@ -59,6 +59,12 @@ pub struct RunArgs {
     /// Bytes of files that are uploaded for one attempt; more are only listed
     #[arg(long, env = "CW_ARTIFACTS_LIMIT", value_name = "SIZE", default_value = "100M", value_parser = protocol::unit::size_bytes)]
     pub artifacts_limit: u64,
+    /// Bytes of files of sessions that are kept so that they need not be fetched again; their trees may have as many
+    #[arg(long, env = "CW_CACHE_SIZE", value_name = "SIZE", default_value = "5G", value_parser = protocol::unit::size_bytes)]
+    pub cache_size: u64,
+    /// How many trees of sessions are kept for their next tasks
+    #[arg(long, env = "CW_KEPT_TREES", value_name = "N", default_value = "8")]
+    pub kept_trees: u32,
     /// What tasks with a restricted network may reach, as name:port, separated by commas
     #[arg(long, env = "CW_ALLOW", value_name = "NAME:PORT", value_delimiter = ',')]
     pub allow: Vec<String>,
@@ -108,6 +114,10 @@ pub struct Config {
     pub keep_attempts: bool,
     /// Bytes of files that are uploaded for one attempt.
     pub artifacts_limit: u64,
+    /// Bytes of contents of sessions that are kept.
+    pub cache_bytes: u64,
+    /// Trees of sessions that are kept.
+    pub kept_trees: u32,
     /// What tasks with a restricted network may reach.
     pub allow: Vec<Allowed>,
     /// How log lines look.
@@ -133,6 +143,8 @@ impl Config {
             http: args.http.as_deref().filter(|text| !text.is_empty()).map(loopback).transpose()?,
             keep_attempts: args.keep_attempts,
             artifacts_limit: args.artifacts_limit,
+            cache_bytes: args.cache_size,
+            kept_trees: args.kept_trees,
             allow: crate::network::allow::parse(&args.allow)?,
             log_format: args.log_format,
             // Last, because reading it may delete the file.

@@ -114,10 +114,21 @@ pub(crate) enum Next {
         staging: PathBuf,
         /// Whether the attempt gets the /etc that all share.
         shares_etc: bool,
+        /// The overlays of a session, in the directory of attempts.
+        overlays: Option<String>,
         command: Vec<String>,
     },
     /// `init` itself, in the namespaces of the worker.
     Init,
+}
+
+/// What a task of a session is shown at its working directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Shown {
+    /// Whether it may only read.
+    pub(crate) is_read_only: bool,
+    /// Where the overlays are, in the directory of attempts.
+    pub(crate) overlays: String,
 }
 
 /// What `init` puts around the process that will be the program, before there is a task.
@@ -258,14 +269,26 @@ impl Confinement {
         self.level().offers(self.hierarchy.is_some())
     }
 
-    /// The walls that can be built before the task is known, but for its memory.
-    pub(crate) fn stages(&self, site: (&Directory, Option<&Cgroup>), slot: u32, memory_bytes: u64) -> Stages {
-        let (directory, cgroup) = site;
+    /// The walls that can be built before the task is known, but for its memory and the session that it is shown.
+    pub(crate) fn stages(
+        &self,
+        (directory, cgroup): (&Directory, Option<&Cgroup>),
+        slot: u32,
+        memory_bytes: u64,
+        shown: Option<&Shown>,
+    ) -> Stages {
         let next = match &self.policy.maker {
             Some(maker) => Next::Bubblewrap {
                 staging: maker.staging.into(),
                 shares_etc: directory.may_share(),
-                command: mounts::arguments(maker, &self.policy.ro_mounts, &self.system, memory_bytes.saturating_mul(2)),
+                overlays: shown.map(|shown| shown.overlays.clone()),
+                command: mounts::arguments(
+                    maker,
+                    &self.policy.ro_mounts,
+                    &self.system,
+                    memory_bytes.saturating_mul(2),
+                    shown,
+                ),
             },
             None => Next::Init,
         };

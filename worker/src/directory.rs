@@ -13,6 +13,7 @@ use protocol::Spec;
 use crate::confinement::inside::Inside;
 use crate::confinement::{etc, gvisor, mounts::HOSTS};
 use crate::random;
+use crate::workspace::lay_on_top;
 
 /// A directory that nobody else can look into. It stays until `remove`.
 #[derive(Debug, Clone)]
@@ -52,6 +53,11 @@ impl Directory {
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whom the task's own files belong to, when it is not the worker.
+    pub(crate) const fn owner(&self) -> Option<u32> {
+        self.owner
     }
 
     /// A name that no other attempt has.
@@ -112,27 +118,13 @@ impl Directory {
             fs::write(self.path.join("hosts"), hosts)?;
         }
         for (path, content) in &spec.files {
-            self.lay_out_file(path.as_str(), &content.bytes()?).with_context(|| format!("file {path}"))?;
+            lay_on_top(&self.work(), path.as_str(), &content.bytes()?, self.owner)
+                .with_context(|| format!("file {path}"))?;
         }
         match &spec.stdin {
             Some(content) => write_new(&self.path.join("task/stdin"), &content.bytes()?, 0o644).context("stdin"),
             None => Ok(()),
         }
-    }
-
-    fn lay_out_file(&self, path: &str, bytes: &[u8]) -> io::Result<()> {
-        let mut at = self.work();
-        let parts: Vec<&str> = path.split('/').collect();
-        for part in parts.iter().take(parts.len() - 1) {
-            at.push(part);
-            if !at.is_dir() {
-                make(&at, 0o755)?;
-                self.give(&at)?;
-            }
-        }
-        at.extend(parts.last());
-        write_new(&at, bytes, 0o644)?;
-        self.give(&at)
     }
 
     /// Lets a file or directory be the task's own.

@@ -37,6 +37,7 @@ mod spool;
 mod state;
 mod stats;
 pub mod trial;
+mod workspace;
 
 pub use network::LOOKUPS;
 pub use signals::Stage;
@@ -82,6 +83,7 @@ struct Worker {
     network: network::Network,
     means: network::Means,
     stats: stats::Stats,
+    workspaces: Arc<workspace::Workspaces>,
 }
 
 impl Worker {
@@ -99,6 +101,9 @@ impl Worker {
         confinement.sweep();
         let tried = confinement::probe::probe(&confinement, &family).await.map_err(unconfined)?;
         confinement::probe::require(confinement.level(), &tried)?;
+        let bounds = workspace::Bounds { cache_bytes: config.cache_bytes, trees: config.kept_trees };
+        let workspaces = workspace::Workspaces::open(&config.walls.state_dir, bounds, &config.coordinator.shown);
+        let workspaces = Arc::new(workspaces.context("cannot open the files of sessions in the state directory")?);
         let info = WorkerInfo {
             id: WorkerId::new(clock::now_ms(), random::bits()?),
             version: env!("CARGO_PKG_VERSION").into(),
@@ -116,6 +121,7 @@ impl Worker {
             network: network::Network::new(&config.allow),
             means: network::Means::found(config.slots),
             stats: stats::Stats::default(),
+            workspaces,
             family,
             confinement,
             config,

@@ -82,7 +82,8 @@ fn serve(config: Config) -> anyhow::Result<Exit> {
     raise_file_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
-        .max_blocking_threads(config.slots as usize + 2 + worker::LOOKUPS)
+        // A slot reads its task's files; that of a session fetches and lays out several batches side by side.
+        .max_blocking_threads(config.slots as usize * 4 + 2 + worker::LOOKUPS)
         .enable_all()
         .build()?;
     let exit = runtime.block_on(async {

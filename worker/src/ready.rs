@@ -10,7 +10,7 @@ use protocol::Spec;
 use tokio::sync::Notify;
 
 use crate::confinement::cgroup::Cgroup;
-use crate::confinement::{Confinement, Enforced, crowd};
+use crate::confinement::{Confinement, Enforced, Shown, crowd};
 use crate::directory::{self, Directory};
 use crate::process::{Family, Process, Started};
 use crate::slots::Slots;
@@ -19,13 +19,15 @@ use crate::slots::Slots;
 pub(crate) struct Site {
     pub(crate) directory: Directory,
     pub(crate) cgroup: Option<Cgroup>,
+    /// Bytes that are on its disk before the task adds any.
+    pub(crate) laid_bytes: u64,
 }
 
 impl Site {
-    fn make(confinement: &Confinement, slot: u32) -> anyhow::Result<Self> {
+    pub(crate) fn make(confinement: &Confinement, slot: u32) -> anyhow::Result<Self> {
         let directory = Directory::create(&confinement.place(slot))?;
         match confinement.cgroup(&directory) {
-            Ok(cgroup) => Ok(Self { directory, cgroup }),
+            Ok(cgroup) => Ok(Self { directory, cgroup, laid_bytes: 0 }),
             Err(error) => {
                 let _ = directory::remove(directory.path());
                 Err(error).context("cannot make a cgroup")
@@ -36,8 +38,10 @@ impl Site {
     /// Lets a task move in: its files, its names, its limits.
     pub(crate) fn move_in(&mut self, spec: &Spec, hosts: &str) -> anyhow::Result<Enforced> {
         self.directory.move_in(spec, hosts)?;
+        let limits = Enforced::new(spec);
         let counted_with = self.directory.is_counted_with_worker().then(crowd::with_room);
-        let limits = Enforced { in_cgroup: self.cgroup.is_some(), counted_with, ..Enforced::new(spec) };
+        let disk_bytes = limits.disk_bytes.saturating_add(self.laid_bytes);
+        let limits = Enforced { in_cgroup: self.cgroup.is_some(), counted_with, disk_bytes, ..limits };
         let held = self.cgroup.as_ref().map_or(Ok(()), |cgroup| cgroup.limit(&limits));
         held.context("cannot set the limits of the cgroup")?;
         Ok(limits)
@@ -77,7 +81,20 @@ impl Ready {
     ) -> anyhow::Result<Self> {
         let known = Arc::clone(confinement);
         let site = tokio::task::spawn_blocking(move || Site::make(&known, slot)).await??;
-        let plan = confinement.stages((&site.directory, site.cgroup.as_ref()), slot, memory_bytes);
+        Self::raise((confinement, family), site, (slot, memory_bytes), None).await
+    }
+
+    /// Builds the walls around what is there.
+    ///
+    /// # Errors
+    /// As when all of it is built.
+    pub(crate) async fn raise(
+        (confinement, family): (&Confinement, &Arc<Family>),
+        site: Site,
+        (slot, memory_bytes): (u32, u64),
+        shown: Option<&Shown>,
+    ) -> anyhow::Result<Self> {
+        let plan = confinement.stages((&site.directory, site.cgroup.as_ref()), slot, memory_bytes, shown);
         match Process::start(family, &plan).await {
             Ok(stages) => Ok(Self { site, stages, memory_bytes }),
             Err(error) => {

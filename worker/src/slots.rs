@@ -29,10 +29,10 @@ impl Numbers {
 }
 
 impl Slots {
-    /// Takes the lowest free number, until it is dropped.
-    pub(crate) fn take(&self) -> Slot {
+    /// Takes this number if it is free, else the lowest that is, until it is dropped.
+    pub(crate) fn take(&self, wanted: Option<u32>) -> Slot {
         let mut used = self.0.lock();
-        let number = (0..).find(|number| !used.contains(number)).unwrap_or(0);
+        let number = wanted.into_iter().chain(0..).find(|number| !used.contains(number)).unwrap_or(0);
         used.insert(number);
         Slot { numbers: Arc::clone(&self.0), number }
     }

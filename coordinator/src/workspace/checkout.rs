@@ -67,6 +67,7 @@ impl Telling {
         let difference = if touched.is_some() { Difference::Since } else { Difference::Whole };
         let head = ManifestLine::Head(Head {
             session: self.checkout.session.clone(),
+            generation: self.checkout.tree.session.cast_unsigned(),
             version: self.checkout.tree.version,
             mode: self.checkout.mode,
             difference,

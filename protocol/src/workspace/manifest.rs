@@ -33,6 +33,9 @@ pub enum ManifestLine {
 pub struct Head {
     /// The session.
     pub session: SessionName,
+    /// Which session of this name it is: one that was deleted and made again is another, and begins to count anew.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub generation: u64,
     /// The version; it is kept as long as the lease lives, and a stage is based on it.
     pub version: u64,
     /// Whether the task may change it.
@@ -41,6 +44,11 @@ pub struct Head {
     pub difference: Difference,
     /// Bytes that the session may grow by.
     pub quota_left_bytes: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+const fn is_zero(value: &u64) -> bool {
+    *value == 0
 }
 
 /// How much of a tree a manifest says.

@@ -42,6 +42,16 @@ impl Finished {
         let (leftover, account) = (Box::new(Leftover::nothing()), Account::default());
         Self::Ran { outcome, leftover, account, used: Used::default(), return_value: None }
     }
+
+    /// The same with another outcome.
+    pub(super) fn but(self, outcome: Outcome) -> Self {
+        match self {
+            Self::Ran { leftover, account, used, return_value, .. } => {
+                Self::Ran { outcome, leftover, account, used, return_value }
+            }
+            Self::GivenUp => Self::GivenUp,
+        }
+    }
 }
 
 /// Why the processes ended, or must.

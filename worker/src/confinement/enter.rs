@@ -24,6 +24,7 @@ use rustix::process::{
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities, set_no_new_privs};
 
 use super::limits::NO_CORE_BYTES;
+use super::mounts::OVERLAYS;
 use super::wire::{self, Note};
 use super::{Enter, Next, apply, cgroup};
 use crate::state::ETC;
@@ -49,10 +50,13 @@ fn enter() -> anyhow::Result<Infallible> {
         become_user(uid).with_context(|| format!("cannot become user {uid}"))?;
     }
     match &plan.next {
-        Next::Bubblewrap { staging, shares_etc, command } => {
+        Next::Bubblewrap { staging, shares_etc, overlays, command } => {
             leave_namespaces().context("cannot make user, mount and network namespaces")?;
             apply::raise_loopback().context("cannot raise the loopback interface")?;
             mount_parts(&plan.directory, staging, *shares_etc)?;
+            if let Some(overlays) = overlays {
+                mount_bind_recursive(overlays, staging.join(OVERLAYS)).context("cannot mount the overlays")?;
+            }
             become_bubblewrap(command)
         }
         Next::Init => become_init(&plan.attempts.join(&plan.directory)),

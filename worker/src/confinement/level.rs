@@ -67,10 +67,10 @@ impl Level {
     }
 
     /// What can be asked of a run, beside its language. Without namespaces only a cgroup holds what a task uses, and there
-    /// is no inside to which endpoints could be carried.
+    /// is no inside to which endpoints could be carried, and nothing that makes a part of a tree read-only.
     pub(crate) const fn offers(self, has_cgroup: bool) -> &'static [&'static str] {
         match (self, has_cgroup) {
-            (Self::Bwrap, _) => &["limits", "network:none", "network:restricted"],
+            (Self::Bwrap, _) => &["limits", "network:none", "network:restricted", "session"],
             (Self::Process | Self::None, true) => &["limits", "network:none"],
             (Self::Process | Self::None, false) => &["network:none"],
         }

@@ -3,7 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{HOME, INIT, Maker, TASK, TEMPORARY, WORK};
+use protocol::path::Overlay;
+
+use super::{HOME, INIT, Maker, Shown, TASK, TEMPORARY, WORK};
 
 /// Where `enter` can mount the attempt's directory, for bubblewrap to take it from: whatever is there is hidden meanwhile.
 const STAGINGS: &[&str] = &["/mnt", "/media", "/srv", "/var/tmp", "/tmp"];
@@ -26,12 +28,16 @@ pub(crate) enum System {
 /// The system's directories that a program may need.
 pub(crate) const SYSTEM: &[&str] = &["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
 
+/// The place where the overlays are, below the attempt's directory.
+pub(crate) const OVERLAYS: &str = "overlays";
+
 /// The arguments that come before the program's name.
 pub(crate) fn arguments(
     maker: &Maker,
     ro_mounts: &[PathBuf],
     system: &[System],
     shared_memory_bytes: u64,
+    shown: Option<&Shown>,
 ) -> Vec<String> {
     let staging = maker.staging;
     let mut args = Arguments(vec![maker.bwrap.display().to_string()]);
@@ -47,7 +53,12 @@ pub(crate) fn arguments(
     args.add(&format!("--size {shared_memory_bytes} --tmpfs /dev/shm --remount-ro /dev"));
     args.mount("--ro-bind", &format!("{staging}/etc"), "/etc");
     args.mount("--ro-bind", &format!("{staging}/hosts"), "/etc/hosts");
-    args.mount("--bind", &format!("{staging}/work"), WORK);
+    let work = if shown.is_some_and(|shown| shown.is_read_only) { "--ro-bind" } else { "--bind" };
+    args.mount(work, &format!("{staging}/work"), WORK);
+    for overlay in shown.iter().flat_map(|_| Overlay::ALL) {
+        let name = overlay.as_str();
+        args.mount("--ro-bind", &format!("{staging}/{OVERLAYS}/{name}"), &format!("{WORK}/{name}"));
+    }
     args.mount("--bind", &format!("{staging}/home"), HOME);
     args.mount("--ro-bind", &format!("{staging}/task"), TASK);
     args.mount("--ro-bind", &format!("{staging}/init"), INIT);

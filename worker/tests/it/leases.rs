@@ -147,8 +147,6 @@ fn a_spec_that_is_not_understood_is_given_back_as_unsupported() {
     let unknown = peer.task(json!({"run": {"kind": "shell", "code": "true"}, "gpu": 1}));
     let reason = peer.release(&unknown)["reason"].as_str().unwrap().to_owned();
     assert!(reason.starts_with("unsupported: gpu"), "{reason}");
-    let session = peer.task(json!({"run": {"kind": "shell", "code": "true"}, "session": "s"}));
-    assert_eq!(peer.release(&session)["reason"], "unsupported: this worker does not offer session");
     let unproved = peer.task(json!({"run": {"kind": "shell", "code": "true"}, "requires": ["vm"]}));
     assert_eq!(peer.release(&unproved)["reason"], "unsupported: this worker does not offer confinement:vm");
     let agent = peer.task(json!({"run": {"kind": "agent", "agent": "claude", "prompt": "hi"}}));

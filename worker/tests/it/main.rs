@@ -21,3 +21,4 @@ mod run;
 mod signals;
 mod spool;
 mod start;
+mod workspace;

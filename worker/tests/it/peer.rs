@@ -10,6 +10,10 @@ use std::time::{Duration, Instant};
 use protocol::{LeaseId, TaskId};
 use serde_json::{Value, json};
 
+use sessions::{Sessions, Stage, Tree};
+
+pub(crate) mod sessions;
+
 /// How long a test waits for what must come. Inside gVisor, beside other tests, a gibibyte of output takes most of it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
@@ -26,6 +30,10 @@ pub(crate) enum Fault {
     None,
     /// It is never answered, nor done.
     Hang,
+    /// Its stream is cut off after so many bytes.
+    Cut(usize),
+    /// Its stream is another.
+    Tamper(Arc<dyn Fn(Vec<u8>) -> Vec<u8> + Send + Sync>),
 }
 
 /// A request as it came.
@@ -35,6 +43,17 @@ pub(crate) struct Request {
     pub(crate) body: Value,
     /// The body of an upload.
     bytes: Vec<u8>,
+}
+
+impl Request {
+    fn is_to(&self, path_end: &str) -> bool {
+        is_to(&self.path, path_end)
+    }
+}
+
+/// Whether a path ends so, with its query or without.
+fn is_to(path: &str, end: &str) -> bool {
+    path.ends_with(end) || path.split('?').next().is_some_and(|plain| plain.ends_with(end))
 }
 
 #[derive(Default)]
@@ -50,6 +69,7 @@ struct State {
     uploads: HashMap<String, BTreeMap<String, Vec<u8>>>,
     ttl_s: u32,
     leases: u128,
+    sessions: Sessions,
 }
 
 pub(crate) struct Peer {
@@ -105,12 +125,56 @@ impl Peer {
         let task = TaskId::new(now, state.leases).to_string();
         let mut spec = spec;
         spec["repo"] = json!("rhizome");
+        if let Some(session) = spec["session"].as_str() {
+            let mode = spec["session_mode"].as_str().unwrap_or("write");
+            state.sessions.leases.insert(lease.clone(), (session.into(), mode.into()));
+            state.sessions.sessions.entry(session.into()).or_default();
+        }
         state.grants.push_back(
             json!({"lease": lease, "task": task, "repo": "rhizome", "attempt": 1, "ttl_s": 10, "spec": spec}),
         );
         drop(state);
         self.shared.1.notify_all();
         lease
+    }
+
+    /// Queues a shell task in a session.
+    pub(crate) fn in_session(&self, session: &str, code: &str) -> String {
+        self.task(json!({"run": {"kind": "shell", "code": code}, "session": session}))
+    }
+
+    /// Queues one that only reads.
+    pub(crate) fn reading(&self, session: &str, code: &str) -> String {
+        let run = json!({"kind": "shell", "code": code});
+        self.task(json!({"run": run, "session": session, "session_mode": "read"}))
+    }
+
+    /// Changes a session, as a client does.
+    pub(crate) fn files(&self, session: &str, change: impl FnOnce(&mut Tree)) {
+        self.change(|state| state.sessions.sessions.entry(session.into()).or_default().change(change));
+    }
+
+    /// The newest version of a session.
+    pub(crate) fn tree(&self, session: &str) -> Tree {
+        self.state().sessions.sessions[session].newest().1
+    }
+
+    /// Another session of the same name, which was deleted meanwhile.
+    pub(crate) fn anew(&self, session: &str) {
+        self.change(|state| {
+            let old = state.sessions.sessions.remove(session).unwrap_or_default();
+            let new = sessions::Session { generation: old.generation + 1, ..sessions::Session::default() };
+            state.sessions.sessions.insert(session.into(), new);
+        });
+    }
+
+    pub(crate) fn overlays(&self, change: impl FnOnce(&mut Tree)) {
+        self.change(|state| change(&mut state.sessions.overlays));
+    }
+
+    /// What a lease brought.
+    pub(crate) fn stage(&self, lease: &str) -> Option<Stage> {
+        self.state().sessions.stages.get(lease).cloned()
     }
 
     pub(crate) fn shell(&self, code: &str) -> String {
@@ -185,7 +249,7 @@ impl Peer {
 
     pub(crate) fn wait_for_count(&self, path_end: &str, count: usize) {
         self.wait(path_end, |state| {
-            (state.seen.iter().filter(|request| request.path.ends_with(path_end)).count() >= count).then_some(())
+            (state.seen.iter().filter(|request| request.is_to(path_end)).count() >= count).then_some(())
         });
     }
 
@@ -268,7 +332,22 @@ fn serve(stream: TcpStream, shared: &(Mutex<State>, Condvar)) {
                 handle(&request, shared, &stream);
                 return;
             }
-            Some(Fault::None) | None => handle(&request, shared, &stream),
+            Some(Fault::Cut(length)) => {
+                let body = streamed(&request, shared).unwrap_or_default();
+                send_pieces(&mut stream, &body[..length.min(body.len())], false);
+                return;
+            }
+            Some(Fault::Tamper(tamper)) => {
+                if !send_pieces(&mut stream, &tamper(streamed(&request, shared).unwrap_or_default()), true) {
+                    return;
+                }
+                continue;
+            }
+            Some(Fault::None) | None => match streamed(&request, shared) {
+                Some(body) if send_pieces(&mut stream, &body, true) => continue,
+                Some(_) => return,
+                None => handle(&request, shared, &stream),
+            },
         };
         let body = if status == 204 { String::new() } else { body.to_string() };
         let head =
@@ -279,8 +358,34 @@ fn serve(stream: TcpStream, shared: &(Mutex<State>, Condvar)) {
     }
 }
 
+/// The answer to a request for a stream, if it is one and its lease lives.
+fn streamed(request: &Request, shared: &(Mutex<State>, Condvar)) -> Option<Vec<u8>> {
+    let state = shared.0.lock().unwrap();
+    let (path, query) = request.path.split_once('?').unwrap_or((&request.path, ""));
+    let parts: Vec<&str> = path.split('/').collect();
+    let lease = parts.get(3).filter(|lease| !state.lost.iter().any(|lost| lost == *lease))?;
+    match parts.get(4..)? {
+        ["workspace"] => {
+            let since = query.strip_prefix("since=").map(|since| since.parse().unwrap());
+            Some(state.sessions.manifest(lease, since))
+        }
+        ["workspace", "blobs"] => Some(state.sessions.blobs(lease, &request.body)),
+        _ => None,
+    }
+}
+
+/// Sends a stream of unknown length; says whether the connection goes on.
+fn send_pieces(stream: &mut TcpStream, body: &[u8], is_whole: bool) -> bool {
+    let mut send = |bytes: &[u8]| stream.write_all(bytes).is_ok();
+    let mut is_well = send(b"HTTP/1.1 200 X\r\ntransfer-encoding: chunked\r\n\r\n");
+    for piece in body.chunks(64 << 10) {
+        is_well = is_well && send(format!("{:x}\r\n", piece.len()).as_bytes()) && send(piece) && send(b"\r\n");
+    }
+    is_well && is_whole && send(b"0\r\n\r\n")
+}
+
 fn take_fault(state: &mut State, path: &str) -> Option<Fault> {
-    let place = state.faults.iter().position(|(end, times, _)| path.ends_with(end.as_str()) && *times > 0)?;
+    let place = state.faults.iter().position(|(end, times, _)| is_to(path, end) && *times > 0)?;
     state.faults[place].1 -= 1;
     Some(state.faults[place].2.clone())
 }
@@ -289,7 +394,7 @@ fn read(reader: &mut BufReader<TcpStream>) -> Option<Request> {
     let mut line = String::new();
     reader.read_line(&mut line).ok().filter(|length| *length > 0)?;
     let path = line.split(' ').nth(1)?.to_owned();
-    let (mut length, mut authorized) = (0, false);
+    let (mut length, mut authorized, mut chunked) = (0, false, false);
     loop {
         let mut header = String::new();
         reader.read_line(&mut header).ok()?;
@@ -300,6 +405,7 @@ fn read(reader: &mut BufReader<TcpStream>) -> Option<Request> {
         let (name, value) = header.split_once(": ").unwrap();
         match name.to_ascii_lowercase().as_str() {
             "content-length" => length = value.parse().unwrap(),
+            "transfer-encoding" => chunked = value == "chunked",
             "authorization" => authorized = value == format!("Bearer {KEY}"),
             "cw-protocol" => assert_eq!(value, "1"),
             _ => {}
@@ -308,12 +414,33 @@ fn read(reader: &mut BufReader<TcpStream>) -> Option<Request> {
     assert!(authorized, "a request without the key");
     let mut body = vec![0; length];
     reader.read_exact(&mut body).ok()?;
+    if chunked {
+        return Some(Request { path, body: Value::Null, bytes: read_chunks(reader)? });
+    }
     if path.contains("/uploads?path=") {
         return Some(Request { path, body: Value::Null, bytes: body });
     }
     let cap = if path.ends_with("/report") { 1 << 20 } else { 64 << 10 };
+    let cap = if path.ends_with("/blobs") { 1 << 20 } else { cap };
     assert!(length <= cap, "a body of {length} bytes is over the cap");
-    Some(Request { path, body: serde_json::from_slice(&body).unwrap(), bytes: Vec::new() })
+    let body = if body.is_empty() { Value::Null } else { serde_json::from_slice(&body).unwrap() };
+    Some(Request { path, body, bytes: Vec::new() })
+}
+
+/// A body of unknown length; none when it is cut off.
+fn read_chunks(reader: &mut BufReader<TcpStream>) -> Option<Vec<u8>> {
+    let mut body = Vec::new();
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).ok().filter(|length| *length > 0)?;
+        let length = usize::from_str_radix(line.trim(), 16).ok()?;
+        let mut piece = vec![0; length + 2];
+        reader.read_exact(&mut piece).ok()?;
+        if length == 0 {
+            return Some(body);
+        }
+        body.extend_from_slice(&piece[..length]);
+    }
 }
 
 fn handle(request: &Request, shared: &(Mutex<State>, Condvar), stream: &TcpStream) -> (u16, Value) {
@@ -334,6 +461,16 @@ fn handle(request: &Request, shared: &(Mutex<State>, Condvar), stream: &TcpStrea
                 change(id, verb, &request.body, &mut shared.0.lock().unwrap())
             }
         }
+        ["", "v1", "leases", id, "workspace", stage] if stage.starts_with("stage?base=") => {
+            let mut state = shared.0.lock().unwrap();
+            if state.lost.iter().any(|lost| lost == id) {
+                lease_lost()
+            } else {
+                let base = stage["stage?base=".len()..].parse().unwrap();
+                (200, state.sessions.stage(id, base, &request.bytes))
+            }
+        }
+        ["", "v1", "leases", _, "workspace", "blobs"] => lease_lost(),
         _ => (404, json!({})),
     };
     shared.1.notify_all();
@@ -396,6 +533,7 @@ fn change(id: &str, verb: &str, body: &Value, state: &mut State) -> (u16, Value)
         }
         "report" if body["last_event"].as_u64().unwrap_or(0) > last => event_gap(last + 1),
         "report" => {
+            state.sessions.report(id, body);
             state.reports.insert(id.into(), body.clone());
             (200, ended)
         }

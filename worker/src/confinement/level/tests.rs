@@ -15,7 +15,7 @@ fn a_lower_level_is_only_taken_when_it_is_asked_for_by_who_can_have_it() {
 
 #[test]
 fn what_only_namespaces_or_a_cgroup_hold_is_not_offered_without_them() {
-    assert_eq!(Level::Bwrap.offers(false), ["limits", "network:none", "network:restricted"]);
+    assert_eq!(Level::Bwrap.offers(false), ["limits", "network:none", "network:restricted", "session"]);
     for level in [Level::Process, Level::None] {
         assert_eq!(level.offers(true), ["limits", "network:none"]);
         assert_eq!(level.offers(false), ["network:none"]);

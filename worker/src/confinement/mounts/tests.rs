@@ -3,7 +3,26 @@ use super::*;
 fn planned() -> String {
     let maker = Maker { bwrap: "/usr/bin/bwrap".into(), staging: "/mnt" };
     let system = [System::Directory("/usr"), System::Link("/bin", "usr/bin".into())];
-    arguments(&maker, &["/opt/venv".into()], &system, 64).join(" ")
+    arguments(&maker, &["/opt/venv".into()], &system, 64, None).join(" ")
+}
+
+fn shown(is_read_only: bool) -> String {
+    let maker = Maker { bwrap: "/usr/bin/bwrap".into(), staging: "/mnt" };
+    let shown = Shown { is_read_only, overlays: ".overlays/x".into() };
+    arguments(&maker, &[], &[], 64, Some(&shown)).join(" ")
+}
+
+#[test]
+fn overlays_are_read_only_and_lie_over_the_workspace() {
+    let shown = shown(false);
+    let at = |text: &str| shown.find(text).unwrap_or_else(|| panic!("{text} in {shown}"));
+    assert!(at("--bind /mnt/work /workspace") < at("--ro-bind /mnt/overlays/utils /workspace/utils"));
+    assert!(at("--bind /mnt/work /workspace") < at("--ro-bind /mnt/overlays/skills /workspace/skills"));
+}
+
+#[test]
+fn a_workspace_that_is_only_read_is_mounted_so() {
+    assert!(shown(true).contains("--ro-bind /mnt/work /workspace"));
 }
 
 #[test]
