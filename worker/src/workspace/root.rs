@@ -28,8 +28,13 @@ pub(super) struct Root {
 
 impl Root {
     pub(super) fn open(path: &Path) -> io::Result<Self> {
-        let fd = openat(CWD, path, DIRECTORY, Mode::empty())?;
         let is_privileged = rustix::process::geteuid().is_root();
+        let mode = statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)?.st_mode;
+        if !is_privileged && mode & 0o700 != 0o700 {
+            // A task may close even the root; its mode is no part of a workspace.
+            chmodat(CWD, path, Mode::RWXU, AtFlags::empty())?;
+        }
+        let fd = openat(CWD, path, DIRECTORY, Mode::empty())?;
         Ok(Self { fd, last: None, opened_up: Vec::new(), is_privileged })
     }
 

@@ -178,6 +178,7 @@ fn only_what_is_held_is_offered_and_the_rest_is_given_back() {
     assert!(!place.proved().iter().any(|word| ["bwrap", "namespaces", "cgroup"].contains(&word.as_str())));
     for (wish, missing) in [
         (json!({"network": "restricted"}), "network:restricted"),
+        (json!({"session": "s"}), "session"),
         (json!({"limits": {"memory_bytes": 1 << 26}}), "limits"),
         (json!({"requires": ["bwrap"]}), "confinement:bwrap"),
         (json!({"requires": ["namespaces"]}), "confinement:namespaces"),

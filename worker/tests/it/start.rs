@@ -105,7 +105,8 @@ fn the_worker_says_who_it_is_and_what_it_can_run() {
             "handler",
             "limits",
             "network:none",
-            "network:restricted"
+            "network:restricted",
+            "session"
         ])
     );
     let proved: Vec<&str> =

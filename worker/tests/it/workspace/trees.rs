@@ -135,8 +135,10 @@ fn what_a_task_closed_to_itself_is_kept_and_closed_again() {
     assert_eq!(tree["d/e/f"], Node::File(0, b"x\n".to_vec()));
     let said = well(&peer, &peer.in_session("s", "stat -c %a d; cat d/e/f 2>&1; chmod 700 d d/e d/e/f; cat d/e/f"));
     assert_eq!(said, "0\ncat: d/e/f: Permission denied\nx\n");
-    well(&peer, &peer.in_session("s", "chmod 0 /workspace"));
-    assert_eq!(well(&peer, &peer.in_session("s", "cat d/e/f")), "x\n");
+    for mode in ["0", "600", "300"] {
+        well(&peer, &peer.in_session("s", &format!("chmod {mode} /workspace")));
+        assert_eq!(well(&peer, &peer.in_session("s", "cat d/e/f")), "x\n");
+    }
 }
 
 #[test]
