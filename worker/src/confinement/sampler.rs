@@ -45,9 +45,19 @@ pub(super) struct Sampler {
     held: Held,
     /// The limit that seemed passed at the last look.
     suspect: Option<Passed>,
+    /// Whether the last look did not come to its end.
+    is_broken_off: bool,
     peak_bytes: u64,
     /// The rough figure at which the processes were looked at closely for the peak.
     closely_at_bytes: u64,
+}
+
+/// What came of a look at the processes.
+enum Look {
+    /// The limit that seemed passed, if any.
+    Whole(Option<Passed>),
+    /// Their number grew beyond the limit meanwhile.
+    BrokenOff,
 }
 
 impl Sampler {
@@ -63,6 +73,7 @@ impl Sampler {
             cpu: CpuAccount::default(),
             held: Held::default(),
             suspect: None,
+            is_broken_off: false,
             peak_bytes: 0,
             closely_at_bytes: 0,
         }
@@ -91,14 +102,18 @@ impl Sampler {
     /// Looks if it is time; names the limit that was passed.
     pub(super) fn look(&mut self, now: Instant) -> Option<Passed> {
         if now >= self.look_at {
-            let seen = self.look_at_processes();
-            let is_sure = seen == Some(Passed::Processes) || (seen.is_some() && seen == self.suspect);
-            self.suspect = seen;
-            if is_sure {
-                return seen;
+            match self.look_at_processes() {
+                Look::BrokenOff => self.look_at = Instant::now(),
+                Look::Whole(seen) => {
+                    let is_sure = seen == Some(Passed::Processes) || (seen.is_some() && seen == self.suspect);
+                    self.suspect = seen;
+                    if is_sure {
+                        return seen;
+                    }
+                    let pause = if seen.is_some() { CLOSER } else { PACE };
+                    self.look_at = Instant::now() + pause.max(now.elapsed() * PAUSE).min(LONGEST_PAUSE);
+                }
             }
-            let pause = if seen.is_some() { CLOSER } else { PACE };
-            self.look_at = Instant::now() + pause.max(now.elapsed() * PAUSE).min(LONGEST_PAUSE);
         }
         if now < self.disk_at {
             return None;
@@ -131,35 +146,58 @@ impl Sampler {
         !self.limits.in_cgroup || self.limits.cpu_s.is_some()
     }
 
-    fn look_at_processes(&mut self) -> Option<Passed> {
+    fn look_at_processes(&mut self) -> Look {
         if !self.watches_processes() {
-            return None;
+            return Look::Whole(None);
         }
         let mut flood = self.flood();
+        self.is_broken_off = false;
         let pids = processes::pids(self.level);
         if flood.is(pids.len() as u64) {
-            return Some(Passed::Processes);
+            return Look::Whole(Some(Passed::Processes));
         }
         let pids = pids.into_iter().take_while(|_| !flood.has_come());
         let processes: Vec<_> = pids.filter_map(processes::read).collect();
-        if flood.is(processes.iter().map(|process| process.threads).sum()) {
-            return Some(Passed::Processes);
+        if flood.has_come() {
+            return self.break_off();
+        }
+        if self.is_over_processes(&processes) {
+            return Look::Whole(Some(Passed::Processes));
         }
         let cpu_ms = self.cpu.update(&processes);
-        self.held = held::look(self.level, &self.inside, &mut flood);
+        let held = held::look(self.level, &self.inside, &mut flood);
+        if flood.has_come() {
+            return self.break_off();
+        }
+        self.held = held;
         let is_over_memory = !self.limits.in_cgroup && self.memory(&processes, &mut flood) > self.limits.memory_bytes;
         if flood.has_come() {
-            return Some(Passed::Processes);
+            return self.break_off();
         }
-        if is_over_memory {
-            return Some(Passed::Memory);
-        }
-        self.is_over_cpu(cpu_ms).then_some(Passed::Cpu)
+        Look::Whole(match () {
+            () if is_over_memory => Some(Passed::Memory),
+            () if self.is_over_cpu(cpu_ms) => Some(Passed::Cpu),
+            () => None,
+        })
+    }
+
+    /// Leaves a look for one that begins anew, when the dead are reaped: while one looks, they count. That one goes on to its
+    /// end, so that whoever makes many processes keeps nobody from looking.
+    const fn break_off(&mut self) -> Look {
+        self.is_broken_off = true;
+        Look::BrokenOff
+    }
+
+    /// Processes and threads that are not held by the kernel's own limit, when they are too many.
+    fn is_over_processes(&self, processes: &[processes::Process]) -> bool {
+        let threads: u64 = processes.iter().map(|process| process.threads).sum();
+        let is_watched = self.level.counts_processes() || self.limits.counted_with.is_some();
+        is_watched && !self.limits.in_cgroup && threads > self.limits.pids.into()
     }
 
     fn flood(&self) -> Flood {
-        let is_counted = self.level.counts_processes() || self.limits.counted_with.is_some();
-        Flood::new(self.level, (is_counted && !self.limits.in_cgroup).then(|| self.limits.pids.into()))
+        let most = self.limits.counted_with.map(|_| self.limits.pids.into());
+        Flood::new(self.level, most, !self.is_broken_off)
     }
 
     /// Memory that belongs to no process. Without namespaces it is the machine's, and a task can make none of it.

@@ -1,5 +1,6 @@
 //! Too many processes, seen by their number alone: with a flood every other look takes long, and one that has begun must be
-//! broken off. Only where no limit of the kernel's counts just the task's.
+//! broken off. Only in a namespace, which lists them at once, and inside gVisor, where no limit of the kernel's counts just the
+//! task's. Elsewhere the list of those that come and go is full of what is gone.
 
 use std::time::{Duration, Instant};
 
@@ -12,29 +13,31 @@ const PACE: Duration = Duration::from_millis(20);
 /// What is counted during one look.
 pub(super) struct Flood {
     level: Level,
-    /// As many as there may be; none when nobody needs to count.
+    /// As many as there may be; none where the number alone says nothing.
     most: Option<u64>,
+    /// Whether they are counted again while the look goes on.
+    counts_again: bool,
     counted_at: Instant,
-    is_seen: bool,
+    has_come: bool,
 }
 
 impl Flood {
-    pub(super) fn new(level: Level, most: Option<u64>) -> Self {
-        Self { level, most, counted_at: Instant::now(), is_seen: false }
+    pub(super) fn new(level: Level, most: Option<u64>, counts_again: bool) -> Self {
+        Self { level, most, counts_again, counted_at: Instant::now(), has_come: false }
     }
 
-    /// Whether so many processes or threads are too many.
-    pub(super) fn is(&mut self, count: u64) -> bool {
-        self.is_seen |= self.most.is_some_and(|most| count > most);
-        self.is_seen
+    /// Whether so many processes are too many.
+    pub(super) fn is(&self, count: u64) -> bool {
+        self.most.is_some_and(|most| count > most)
     }
 
-    /// Whether there are too many by now.
+    /// Whether there are too many by now, the dead that nobody reaped while the look goes on among them.
     pub(super) fn has_come(&mut self) -> bool {
-        if self.most.is_some() && !self.is_seen && self.counted_at.elapsed() >= PACE {
-            self.is(pids(self.level).len() as u64);
+        let is_due = self.counts_again && self.most.is_some() && self.counted_at.elapsed() >= PACE;
+        if is_due && !self.has_come {
+            self.has_come = self.is(pids(self.level).len() as u64);
             self.counted_at = Instant::now();
         }
-        self.is_seen
+        self.has_come
     }
 }
