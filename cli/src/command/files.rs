@@ -11,11 +11,12 @@ mod transfer;
 use std::path::PathBuf;
 
 use protocol::SessionName;
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::Context;
 use crate::client::{Condition, Source};
 use crate::exit::Exit;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 
 /// What `files` takes.
 #[derive(Debug, clap::Args)]
@@ -244,8 +245,19 @@ fn condition(is_new: bool, tag: Option<String>) -> Condition {
     }
 }
 
-/// Looks at files, fetches or changes them.
+/// Looks at files, fetches or changes them. A signal lets go of what is under way, so that nothing half fetched stays.
 pub(crate) async fn run(args: Args, context: &mut Context) -> Result<Exit> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let left = |exit, word| Err(Failure::new(exit, word, format!("{word}: what was sent or fetched whole is there")));
+    tokio::select! {
+        ended = work(args, context) => ended,
+        _ = interrupt.recv() => left(Exit::INTERRUPTED, "interrupted"),
+        _ = terminate.recv() => left(Exit::TERMINATED, "terminated"),
+    }
+}
+
+async fn work(args: Args, context: &mut Context) -> Result<Exit> {
     let client = context.connect()?;
     let out = &mut context.out;
     match args.verb {

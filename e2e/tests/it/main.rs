@@ -13,3 +13,4 @@ mod resume;
 mod scenarios;
 mod stopping;
 mod story;
+mod workspaces;

@@ -167,7 +167,7 @@ async fn walk(
             let page = client.files(of, if cursor.is_empty() { &place[..1] } else { &place }).await?;
             version = if version == 0 { page.version } else { version };
             for entry in &page.entries {
-                match keep(root, entry) {
+                match keep(root, &directory, entry) {
                     Err(why) => tally.skip(&entry.path, why),
                     Ok(below) => {
                         if entry.kind == FileKind::Directory {
@@ -187,15 +187,19 @@ async fn walk(
 }
 
 /// Where an entry goes below the directory, or why it does not.
-fn keep(root: &str, entry: &Entry) -> std::result::Result<RelativePath, &'static str> {
+fn keep(root: &str, directory: &str, entry: &Entry) -> std::result::Result<RelativePath, &'static str> {
     if root.is_empty() && entry.read_only {
         return Err("it is the operator's; fetch it by its name if you want it");
+    }
+    // Else whoever answers could have this go round for ever.
+    if entry.path.len() <= directory.len() || !entry.path.starts_with(directory) {
+        return Err("it is not in the directory that was listed");
     }
     let below = if root.is_empty() { Some(entry.path.as_str()) } else { entry.path.strip_prefix(root) };
     let below = below.map(|below| below.trim_start_matches('/')).and_then(|below| below.parse().ok());
     let below: RelativePath = below.ok_or("its path leads out of the directory")?;
     match &entry.target {
-        Some(target) if leads_out(&below, target) => Err("a symlink that leads out of the directory"),
+        Some(target) if leads_out(&below, target) => Err("a symlink that could lead out of the directory"),
         _ => Ok(below),
     }
 }
