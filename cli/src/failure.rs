@@ -61,12 +61,17 @@ impl Failure {
             message = problem.title;
         }
         let request_id = Some(problem.request_id).filter(|id| !id.is_empty());
-        if let (Some(used), Some(allowed)) = (problem.used_bytes, problem.allowed_bytes) {
+        if let (Some(used), Some(allowed)) = (problem.used_bytes, problem.allowed_bytes)
+            && !message.contains(&used.to_string())
+        {
             message = format!("{message} ({} of {})", bytes(used), bytes(allowed));
         }
         let exit = Exit::of_problem(problem.code, problem.status);
-        let next = problem.holder.map(|holder| format!("cw wait {holder}, or cw cancel {holder}"));
-        let next = next.or_else(|| next_of(problem.code).map(str::to_owned));
+        let next = match problem.holder {
+            Some(task) if problem.code == Code::SessionBusy => Some(format!("cw wait {task}, or cw cancel {task}")),
+            Some(task) => Some(format!("cw why {task}")),
+            None => next_of(problem.code).map(str::to_owned),
+        };
         Self { request_id, next, ..Self::new(exit, problem.code.as_str(), message) }
     }
 

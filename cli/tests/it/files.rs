@@ -237,6 +237,14 @@ fn a_directory_is_neither_fetched_nor_deleted_by_mistake() {
 }
 
 #[test]
+fn a_listing_that_holds_itself_ends() {
+    let peer = tree(json!([entry("d", "directory"), entry("d/d", "directory")]), b"", ABC);
+    let user = User::of(&peer);
+    let ran = user.run(&["files", "get", "-r", "s1", "/", "into"]);
+    assert!(ran.code == 0 && ran.err.contains("left out: d: it is not in the directory"), "{ran:?}");
+}
+
+#[test]
 fn an_archive_that_breaks_off_is_not_kept() {
     let peer = Peer::start(|_, count| if count == 1 { Reply::Broken("half".into()) } else { bytes(b"whole") });
     let user = User::of(&peer);

@@ -86,3 +86,15 @@ fn a_command_whose_answer_is_lost_is_not_run_again() {
     assert_eq!(User::of(&peer).run(&["sessions", "exec", "s1", "--shell", "true"]).code, 6);
     assert_eq!(peer.requests().len(), 1);
 }
+
+#[test]
+fn a_command_that_no_worker_took_is_explained_by_its_task() {
+    let peer = Peer::start(|_, _| {
+        let body = json!({"type": "urn:x", "title": "x", "status": 503, "detail": "no worker", "code": "unavailable",
+            "holder": ID});
+        Reply::Answer { status: 503, kind: "application/problem+json", body: body.to_string().into_bytes() }
+    });
+    let ran = User::of(&peer).run(&["sessions", "exec", "s1", "--shell", "true"]);
+    assert!(ran.code == 6 && ran.err.contains(&format!("cw why {ID}")), "{ran:?}");
+    assert_eq!(peer.requests().len(), 1, "it is not tried again by itself");
+}

@@ -26,7 +26,12 @@ const OWNER: u32 = 0o600;
 pub(super) async fn run(client: &Client, out: &mut Output, args: Get) -> Result<Exit> {
     let of: Source = args.of.into();
     let path: VirtualPath = args.path.parse().map_err(|error| Failure::usage(format!("{}: {error}", args.path)))?;
-    if args.local.as_deref() == Some(Path::new("-")) && !args.recursive {
+    if args.local.as_deref() == Some(Path::new("-")) {
+        if args.recursive {
+            return Err(
+                Failure::usage("a tree does not go to stdout").next("cw files archive -o - gives it as a .tar.gz")
+            );
+        }
         return content::cat(client, out, &of, path.as_str()).await.map(|()| Exit::DONE);
     }
     let is_root = path.as_str().is_empty();

@@ -67,9 +67,8 @@ async fn put_file(
 
 fn explain(failure: Failure, to: &str, condition: &Condition) -> Failure {
     match (failure.code, condition) {
-        ("precondition_failed", Condition::Absent) => {
-            Failure { message: format!("{to} is there already"), ..failure }.next("give --force to replace it")
-        }
+        ("precondition_failed", Condition::Absent) => Failure { message: format!("{to} is there already"), ..failure }
+            .next("give --force to replace a file, or end PATH with `/` for a place in a directory"),
         ("precondition_failed", Condition::Tag(_) | Condition::Any) => {
             Failure { message: format!("{to} is not the file that --if-match names"), ..failure }
                 .next("cw files stat shows its etag")
@@ -111,7 +110,8 @@ async fn put_tree(
             Ok(done.size_bytes)
         }
     };
-    transfer::all(jobs, start, out, (&mut tally, &mut failures)).await?;
+    let ended = transfer::all(jobs, start, out, (&mut tally, &mut failures)).await;
+    ended.inspect_err(|_| out.notice(&format!("stopped: {} files were sent, those under way may be", tally.files)))?;
     tally.conclude(out, "put", &failures)
 }
 
