@@ -11,6 +11,6 @@ mod messages;
 mod order;
 mod resume;
 mod scenarios;
+mod session_files;
 mod stopping;
 mod story;
-mod workspaces;
