@@ -97,6 +97,10 @@ pub(crate) enum Command {
     Logs(command::logs::Args),
     /// List the files that came of a task, or fetch them
     Artifacts(command::artifacts::Args),
+    /// Look at, fetch and change the files of a session
+    Files(Box<command::files::Args>),
+    /// List, make, fork and keep sessions, and run commands in them
+    Sessions(command::sessions::Args),
     /// Wait until tasks are done
     Wait(command::wait::Args),
     /// Cancel tasks

@@ -1,6 +1,7 @@
 //! The coordinator's routes, one function each. Never prints.
 
 mod transport;
+mod workspaces;
 
 use protocol::admin::{CreatedKey, KeyView, NewKey, RepoChange, RepoView, Version, WorkerView};
 use protocol::path::RelativePath;
@@ -12,14 +13,15 @@ use reqwest::{Method, Response};
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::task_id::TASK;
-pub(crate) use transport::{Call, Client, Received, Repeat};
+pub(crate) use transport::{Call, Client, Content, Received, Repeat};
+pub(crate) use workspaces::{Condition, FileQuery, Source};
 
-/// Which tasks a list shows.
+/// Which tasks or sessions a list shows.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct TaskQuery {
+pub(crate) struct PageQuery {
     /// Names and values as the route takes them; absent ones are left out.
     pub(crate) filters: Vec<(&'static str, String)>,
-    /// Tasks on one page, 500 at most.
+    /// How many on one page, 500 at most.
     pub(crate) limit: u32,
     /// Where the page begins.
     pub(crate) cursor: Option<String>,
@@ -38,7 +40,7 @@ impl Client {
     }
 
     /// One page of tasks.
-    pub(crate) async fn tasks(&self, query: &TaskQuery) -> Result<Received<Page<TaskView>>> {
+    pub(crate) async fn tasks(&self, query: &PageQuery) -> Result<Received<Page<TaskView>>> {
         let mut call = Call::get("/v1/tasks").query("limit", query.limit);
         for (name, value) in &query.filters {
             call = call.query(name, value);
@@ -74,9 +76,7 @@ impl Client {
 
     /// A file that came of a task.
     pub(crate) async fn artifact(&self, id: TaskId, path: &RelativePath) -> Result<Response> {
-        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte);
-        let encode = |byte: u8| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
-        let path: String = path.as_str().bytes().map(encode).collect();
+        let path = encoded(path.as_str());
         self.stream(Call::get(format!("/v1/tasks/{id}/artifacts/{path}"))).await
     }
 
@@ -120,6 +120,13 @@ impl Client {
         let answer = self.stream(Call::get("/readyz").repeat(Repeat::Never)).await?;
         Ok(answer.headers().get("date").and_then(|date| date.to_str().ok()).map(str::to_owned))
     }
+}
+
+/// A path as it stands in an address.
+fn encoded(path: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte);
+    let encode = |byte: u8| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    path.bytes().map(encode).collect()
 }
 
 /// Names the task that a refusal is about.

@@ -4,6 +4,7 @@ pub(crate) mod artifacts;
 pub(crate) mod cancel;
 pub(crate) mod completions;
 pub(crate) mod doctor;
+pub(crate) mod files;
 pub(crate) mod get;
 pub(crate) mod init;
 pub(crate) mod keys;
@@ -12,6 +13,7 @@ pub(crate) mod logs;
 pub(crate) mod man;
 pub(crate) mod repos;
 pub(crate) mod send;
+pub(crate) mod sessions;
 pub(crate) mod wait;
 pub(crate) mod why;
 pub(crate) mod workers;
@@ -56,6 +58,8 @@ pub(crate) async fn run(command: Command, context: &mut Context) -> Result<Exit>
         Command::List(args) => list::run(args, context).await,
         Command::Logs(args) => logs::run(args, context).await,
         Command::Artifacts(args) => artifacts::run(args, context).await,
+        Command::Files(args) => files::run(*args, context).await,
+        Command::Sessions(args) => sessions::run(args, context).await,
         Command::Wait(args) => wait::run(args, context).await,
         Command::Cancel(args) => cancel::run(args, context).await,
         Command::Why(args) => why::run(args, context).await,

@@ -7,7 +7,7 @@ pub(crate) const HELP: &str = "\
 Exit codes:
     0  done; with --wait, --follow and wait: the task completed
     1  the task failed or timed out (`--exit-code` passes its own code on)
-    2  wrong usage, or a submission that the coordinator refuses
+    2  wrong usage, or something that the coordinator lets nobody do
     3  not found
     4  no key, or a key that the coordinator refuses
     5  conflict
@@ -44,7 +44,12 @@ impl Exit {
 
     /// The code for how a task stands. One that is not done counts as done here: whoever waits says otherwise.
     pub(crate) fn of_task(task: &TaskView) -> Self {
-        match (task.row.state, task.row.reason) {
+        Self::of_outcome(task.row.state, task.row.reason)
+    }
+
+    /// The code for how something that ran ended.
+    pub(crate) const fn of_outcome(state: TaskState, reason: Option<Reason>) -> Self {
+        match (state, reason) {
             (TaskState::Queued | TaskState::Running | TaskState::Completed, _) => Self::DONE,
             (TaskState::Cancelled, _) => Self::CANCELLED,
             (_, Some(Reason::Quota | Reason::Budget)) => Self::QUOTA,
@@ -66,6 +71,9 @@ impl Exit {
     pub(crate) fn of_problem(code: Code, status: u16) -> Self {
         match (code, status) {
             (Code::IdempotencyMismatch, _) | (_, 409 | 412) => Self::CONFLICT,
+            (Code::QuotaExceeded, _) => Self::QUOTA,
+            // What the coordinator lets nobody do, whatever the key.
+            (Code::ReadOnly | Code::UnsafePath | Code::SensitivePath, _) => Self::USAGE,
             (_, 401 | 403) => Self::AUTH,
             (_, 404) => Self::NOT_FOUND,
             (Code::ProtocolUnsupported, _) | (_, 500..) => Self::UNREACHABLE,

@@ -3,9 +3,10 @@
 use std::fmt::Display;
 use std::io;
 
-use protocol::Problem;
+use protocol::{Code, Problem};
 
 use crate::exit::Exit;
+use crate::table::bytes;
 
 /// What every command answers with.
 pub(crate) type Result<T> = std::result::Result<T, Failure>;
@@ -60,8 +61,18 @@ impl Failure {
             message = problem.title;
         }
         let request_id = Some(problem.request_id).filter(|id| !id.is_empty());
+        if let (Some(used), Some(allowed)) = (problem.used_bytes, problem.allowed_bytes)
+            && !message.contains(&used.to_string())
+        {
+            message = format!("{message} ({} of {})", bytes(used), bytes(allowed));
+        }
         let exit = Exit::of_problem(problem.code, problem.status);
-        Self { request_id, ..Self::new(exit, problem.code.as_str(), message) }
+        let next = match problem.holder {
+            Some(task) if problem.code == Code::SessionBusy => Some(format!("cw wait {task}, or cw cancel {task}")),
+            Some(task) => Some(format!("cw why {task}")),
+            None => next_of(problem.code).map(str::to_owned),
+        };
+        Self { request_id, next, ..Self::new(exit, problem.code.as_str(), message) }
     }
 
     /// The error as `--json` prints it.
@@ -73,6 +84,17 @@ impl Failure {
             "request_id": self.request_id,
         }})
     }
+}
+
+/// What can be done about what was refused, where its code alone says so.
+fn next_of(code: Code) -> Option<&'static str> {
+    let known = [
+        (Code::QuotaExceeded, "delete what is not needed (cw files rm); cw files usage SESSION says what is there"),
+        (Code::NoMatch, "cw files cat shows what is there"),
+        (Code::AmbiguousMatch, "give more of the text around it, or --all"),
+        (Code::NotText, "cw files get fetches it as it is"),
+    ];
+    known.iter().find(|(of, _)| *of == code).map(|(_, next)| *next)
 }
 
 /// Writing failed: the reader went away (said quietly), or the disk is full.

@@ -12,6 +12,7 @@ mod follow;
 mod id_part;
 mod key_file;
 mod output;
+mod place;
 mod recipe;
 mod sse;
 mod table;

@@ -2,7 +2,7 @@
 
 use protocol::{TaskId, TaskView};
 
-use crate::client::{Client, Received, TaskQuery};
+use crate::client::{Client, PageQuery, Received};
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::id_part::Kind;
@@ -20,7 +20,7 @@ pub(crate) async fn find(client: &Client, typed: &str) -> Result<TaskId> {
         return Ok(id);
     }
     TASK.part(typed)?;
-    let newest = client.tasks(&TaskQuery { limit: NEWEST, ..TaskQuery::default() }).await?;
+    let newest = client.tasks(&PageQuery { limit: NEWEST, ..PageQuery::default() }).await?;
     TASK.choose(typed, newest.items.iter().map(|task| task.row.id))
 }
 

@@ -1,13 +1,15 @@
 //! How a request reaches the coordinator: address, key, retries, and what became of it in words. Never prints.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Seek as _};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::{PROTOCOL, PROTOCOL_HEADER, Problem};
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
-use reqwest::{Method, Response, Url};
+use reqwest::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
+use reqwest::{Method, RequestBuilder, Response, Url};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -22,6 +24,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// A stream says something at least every 15 s: silence of this length is a dead connection.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(60);
+const BYTES: &str = "application/octet-stream";
 /// The waits before a request is sent again.
 const RETRY_AFTER: [Duration; 3] = [Duration::from_millis(100), Duration::from_millis(300), Duration::from_millis(900)];
 
@@ -91,15 +94,57 @@ pub(crate) struct Call {
     path: String,
     query: Vec<(String, String)>,
     headers: Vec<(&'static str, String)>,
-    body: Option<Vec<u8>>,
+    body: Option<Content>,
     repeat: Repeat,
+    /// How long it may take, when that is longer than an answer usually does.
+    within: Option<Duration>,
+}
+
+/// What a request carries.
+#[derive(Debug, Clone)]
+pub(crate) enum Content {
+    Json(Vec<u8>),
+    Bytes(Vec<u8>),
+    /// A file of that many bytes, read while it is sent.
+    File(Arc<File>, u64),
+}
+
+impl Content {
+    pub(crate) fn len(&self) -> u64 {
+        match self {
+            Self::Json(bytes) | Self::Bytes(bytes) => bytes.len() as u64,
+            Self::File(_, size) => *size,
+        }
+    }
+
+    fn attach(&self, request: RequestBuilder) -> io::Result<RequestBuilder> {
+        Ok(match self {
+            Self::Json(bytes) => request.header(CONTENT_TYPE, "application/json").body(bytes.clone()),
+            Self::Bytes(bytes) => request.header(CONTENT_TYPE, BYTES).body(bytes.clone()),
+            Self::File(file, size) => {
+                let mut file = file.try_clone()?;
+                // An earlier try may have read some of it.
+                file.rewind()?;
+                let body = tokio::fs::File::from_std(file);
+                request.header(CONTENT_TYPE, BYTES).header(CONTENT_LENGTH, *size).body(body)
+            }
+        })
+    }
 }
 
 impl Call {
     /// A request whose repeat is harmless.
     pub(crate) fn new(method: Method, path: impl Into<String>) -> Self {
         let path = path.into();
-        Self { method, path, query: Vec::new(), headers: Vec::new(), body: None, repeat: Repeat::Harmless }
+        Self {
+            method,
+            path,
+            query: Vec::new(),
+            headers: Vec::new(),
+            body: None,
+            repeat: Repeat::Harmless,
+            within: None,
+        }
     }
 
     pub(crate) fn get(path: impl Into<String>) -> Self {
@@ -118,8 +163,19 @@ impl Call {
 
     pub(crate) fn json(mut self, body: &impl Serialize) -> Result<Self> {
         let body = serde_json::to_vec(body).map_err(|error| Failure::usage(format!("not JSON: {error}")))?;
-        self.body = Some(body);
+        self.body = Some(Content::Json(body));
         Ok(self)
+    }
+
+    pub(crate) fn content(mut self, content: Content) -> Self {
+        self.body = Some(content);
+        self
+    }
+
+    /// Lets it take that long, with no word from the other side meanwhile.
+    pub(crate) const fn within(mut self, time: Duration) -> Self {
+        self.within = Some(time);
+        self
     }
 
     /// Whether this asks for no single thing, such as `/v1/tasks`.
@@ -158,6 +214,8 @@ impl<T> Serialize for Received<T> {
 #[derive(Debug, Clone)]
 pub(crate) struct Client {
     http: reqwest::Client,
+    /// For what may be silent for long: an upload, a command that runs.
+    patient: reqwest::Client,
     /// As it was given, for messages.
     shown: String,
     base: String,
@@ -171,18 +229,9 @@ impl Client {
     pub(crate) fn new(settings: &Settings) -> Result<Self> {
         let address = Address::parse(&settings.coordinator)?;
         let key = key_file::read(&settings.key_file, settings.key_file_is_named)?;
-        let builder = reqwest::Client::builder()
-            .no_proxy()
-            .redirect(reqwest::redirect::Policy::none())
-            .connect_timeout(CONNECT_TIMEOUT)
-            .read_timeout(SILENCE_TIMEOUT);
-        let builder = match &address {
-            Address::Unix(path) => builder.unix_socket(path.as_path()),
-            Address::Http(_) => builder,
-        };
-        let http = builder.build().map_err(|error| Failure::usage(format!("cannot set up HTTP: {}", cause(&error))))?;
         Ok(Self {
-            http,
+            http: built(reqwest::Client::builder().read_timeout(SILENCE_TIMEOUT), &address)?,
+            patient: built(reqwest::Client::builder(), &address)?,
             shown: settings.coordinator.clone(),
             base: address.base(),
             key,
@@ -232,7 +281,7 @@ impl Client {
     }
 
     async fn try_receive<T: DeserializeOwned>(&self, call: &Call) -> std::result::Result<Received<T>, Attempt> {
-        let response = self.send(call, Some(ANSWER_TIMEOUT)).await?;
+        let response = self.send(call, Some(call.within.unwrap_or(ANSWER_TIMEOUT))).await?;
         let body = response.bytes().await.map_err(|error| self.lost(&error))?;
         let foreign = |what: String| Attempt { failure: self.foreign(&what), unsent: false, passing: false };
         let value = protocol::decode(&body).map_err(|error| foreign(error.to_string()))?;
@@ -242,7 +291,8 @@ impl Client {
 
     async fn send(&self, call: &Call, timeout: Option<Duration>) -> std::result::Result<Response, Attempt> {
         let request = self.request(call, timeout).map_err(Attempt::last)?;
-        let response = self.http.execute(request).await.map_err(|error| self.lost(&error))?;
+        let http = if call.within.is_some() { &self.patient } else { &self.http };
+        let response = http.execute(request).await.map_err(|error| self.lost(&error))?;
         if response.status().is_success() {
             return Ok(response);
         }
@@ -274,7 +324,7 @@ impl Client {
             request = request.header(*name, value);
         }
         if let Some(body) = &call.body {
-            request = request.header(CONTENT_TYPE, "application/json").body(body.clone());
+            request = body.attach(request).map_err(|error| bad(&plain(&error)))?;
         }
         if let Some(timeout) = timeout {
             request = request.timeout(timeout);
@@ -324,6 +374,15 @@ impl Client {
             _ => failure,
         }
     }
+}
+
+fn built(builder: reqwest::ClientBuilder, address: &Address) -> Result<reqwest::Client> {
+    let builder = builder.no_proxy().redirect(reqwest::redirect::Policy::none()).connect_timeout(CONNECT_TIMEOUT);
+    let builder = match address {
+        Address::Unix(path) => builder.unix_socket(path.as_path()),
+        Address::Http(_) => builder,
+    };
+    builder.build().map_err(|error| Failure::usage(format!("cannot set up HTTP: {}", cause(&error))))
 }
 
 /// A request that did not get what it should.

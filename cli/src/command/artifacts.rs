@@ -1,8 +1,6 @@
 //! `cw artifacts`: the files that came of a task, as a list, one of them, or all. What is saved has the sum that the
 //! coordinator names, and never replaces a file unasked.
 
-mod place;
-
 use std::path::{Path, PathBuf};
 
 use protocol::path::RelativePath;
@@ -15,10 +13,10 @@ use crate::client::Client;
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::output::Output;
+use crate::place::{NEW_FILE, Partial, Place};
 use crate::table::Table;
 use crate::task_id::{self, Failures};
 use crate::terminal::harmless_line;
-use place::{Partial, Place};
 
 const DOWNLOADS: u32 = 3;
 
@@ -136,7 +134,7 @@ async fn save(client: &Client, out: &mut Output, id: TaskId, artifact: &Artifact
     let mut tries = 0;
     loop {
         tries += 1;
-        let mut partial = place.begin()?;
+        let mut partial = place.begin(NEW_FILE)?;
         match copy(client, id, artifact, |bytes| Partial::write(&mut partial, bytes)).await? {
             Copied::Whole => {
                 partial.finish()?;

@@ -10,7 +10,7 @@ use protocol::{PROTOCOL, RepoName, TaskId, TaskState, Timestamp, WorkerState};
 use serde::Serialize;
 
 use super::Context;
-use crate::client::{Client, TaskQuery};
+use crate::client::{Client, PageQuery};
 use crate::clock;
 use crate::config::Settings;
 use crate::exit::Exit;
@@ -184,7 +184,7 @@ async fn check_access(client: &Client) -> Vec<Check> {
     if refused.code != "wrong_role" {
         return vec![Check::wrong("key", refused)];
     }
-    match client.tasks(&TaskQuery { limit: 1, ..TaskQuery::default() }).await {
+    match client.tasks(&PageQuery { limit: 1, ..PageQuery::default() }).await {
         Ok(_) => {
             vec![Check::ok("key", "accepted, role client"), Check::note("workers", "only an admin's key shows them")]
         }
@@ -219,7 +219,7 @@ async fn find_blocked(client: &Client, repos: &[RepoView]) -> BTreeMap<RepoName,
     let mut blocked = BTreeMap::new();
     for repo in repos.iter().filter(|repo| repo.queued > 0 && !repo.paused) {
         let filters = vec![("repo", repo.repo.to_string()), ("state", TaskState::Queued.as_str().to_owned())];
-        let Ok(page) = client.tasks(&TaskQuery { filters, limit: NEWEST, cursor: None }).await else { continue };
+        let Ok(page) = client.tasks(&PageQuery { filters, limit: NEWEST, cursor: None }).await else { continue };
         let ends: BTreeSet<TaskId> =
             page.items.first().into_iter().chain(page.items.last()).map(|task| task.row.id).collect();
         for id in ends {

@@ -4,7 +4,7 @@ use protocol::task::Page;
 use protocol::{RepoName, SessionName, TaskState, TaskView, Timestamp, WorkerId};
 
 use super::{Context, pair};
-use crate::client::{Client, Received, TaskQuery};
+use crate::client::{Client, PageQuery, Received};
 use crate::clock;
 use crate::exit::Exit;
 use crate::failure::Result;
@@ -52,7 +52,7 @@ fn state(word: &str) -> std::result::Result<TaskState, String> {
 }
 
 impl Args {
-    fn query(&self) -> TaskQuery {
+    fn query(&self) -> PageQuery {
         let filters = [
             ("repo", self.repo.as_ref().map(ToString::to_string)),
             ("state", self.state.map(|state| state.as_str().to_owned())),
@@ -60,7 +60,7 @@ impl Args {
             ("label", self.label.as_ref().map(|(name, value)| format!("{name}={value}"))),
             ("worker", self.worker.map(|worker| worker.to_string())),
         ];
-        TaskQuery {
+        PageQuery {
             filters: filters.into_iter().filter_map(|(name, value)| Some((name, value?))).collect(),
             limit: if self.all { LARGEST_PAGE } else { self.limit },
             cursor: self.cursor.clone(),
@@ -90,7 +90,7 @@ pub(crate) async fn run(args: Args, context: &mut Context) -> Result<Exit> {
 async fn show_page(
     client: &Client,
     out: &mut Output,
-    query: &TaskQuery,
+    query: &PageQuery,
     is_first: bool,
 ) -> Result<Received<Page<TaskView>>> {
     let page = client.tasks(query).await?;

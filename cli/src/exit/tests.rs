@@ -39,7 +39,9 @@ fn process_passes_on_its_own_code() {
 fn every_problem_has_its_code() {
     for code in Code::ALL {
         let expected = match (code, code.status()) {
-            (Code::IdempotencyMismatch, _) | (_, 409) => 5,
+            (Code::IdempotencyMismatch, _) | (_, 409 | 412) => 5,
+            (Code::QuotaExceeded, _) => 8,
+            (Code::ReadOnly | Code::UnsafePath | Code::SensitivePath, _) => 2,
             (_, 401 | 403) => 4,
             (_, 404) => 3,
             (_, 426 | 500..) => 6,

@@ -6,9 +6,11 @@
 mod answers;
 mod artifacts;
 mod configuration;
+mod files;
 mod follow;
 mod lists;
 mod peer;
 mod program;
 mod send;
+mod sessions;
 mod terminal;

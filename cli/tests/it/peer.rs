@@ -38,6 +38,8 @@ impl Request {
 pub(crate) enum Reply {
     /// A whole answer.
     Answer { status: u16, kind: &'static str, body: Vec<u8> },
+    /// A file, with its etag.
+    Tagged { tag: &'static str, body: Vec<u8> },
     /// Bytes of a stream that then ends as it should.
     Stream(String),
     /// Bytes of a stream whose connection then breaks.
@@ -168,6 +170,11 @@ fn write_reply(to: &mut impl Write, reply: Reply, sent: impl Fn()) -> std::io::R
                 to,
                 "HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n"
             )?;
+            to.write_all(&body)
+        }
+        Reply::Tagged { tag, body } => {
+            let length = body.len();
+            write!(to, "HTTP/1.1 200 X\r\netag: {tag}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n")?;
             to.write_all(&body)
         }
         Reply::Stream(text) => write!(to, "{stream_head}{:x}\r\n{text}\r\n0\r\n\r\n", text.len()),

@@ -11,6 +11,7 @@ mod messages;
 mod order;
 mod resume;
 mod scenarios;
+mod session_files;
 mod stopping;
 mod story;
 mod workspaces;
