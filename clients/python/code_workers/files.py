@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -44,7 +44,7 @@ class Files:
         """A whole file, as UTF-8."""
         return self.read_bytes(path, snapshot=snapshot).decode()
 
-    def stream(self, path: str, *, snapshot: str | None = None) -> Iterator[bytes]:
+    def stream(self, path: str, *, snapshot: str | None = None) -> Generator[bytes, None, None]:
         """A file piece by piece. Whoever stops early reads no more of it."""
         query: Query = {"path": path, "snapshot": snapshot}
         with self._transport.stream(f"{self._base}/files/raw", query=query, answer_s=TRANSFER_S) as response:
@@ -130,7 +130,7 @@ class Files:
         }
         return decode(GrepMatches, self._get("files/grep", query))
 
-    def archive(self, path: str = "/", *, snapshot: str | None = None) -> Iterator[bytes]:
+    def archive(self, path: str = "/", *, snapshot: str | None = None) -> Generator[bytes, None, None]:
         """A directory as tar.gz, piece by piece."""
         query: Query = {"path": path, "snapshot": snapshot}
         with self._transport.stream(f"{self._base}/archive", query=query, answer_s=TRANSFER_S) as response:

@@ -102,7 +102,9 @@ def _with_worker(home: Path, admin: Client, address: str, key: str) -> Iterator[
         CW_STATE_DIR=str(home / "worker"),
     )
     try:
-        eventually(lambda: next(admin.admin.workers(), None))
+        worker = eventually(lambda: next(admin.admin.workers(), None))
+        if "session" not in worker.runs:
+            pytest.exit(f"{binary('cw-worker')} runs no tasks of sessions: build it anew", 2)
         yield address, key
     finally:
         working.stop()
