@@ -175,7 +175,7 @@ pub async fn run(config: config::Config, stages: watch::Receiver<Stage>) -> anyh
         tracing::warn!("{warning}");
     }
     if let Some(seen) = worker.confinement.lacks_cgroups() {
-        tracing::warn!("tasks have no cgroup ({seen}): docs/security.md says what looks at them can miss");
+        tracing::info!("tasks have no cgroup ({seen}): docs/security.md says what looks at them can miss");
     }
     if !worker.config.allow.is_empty() {
         let allowed = worker.config.allow.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
