@@ -22,8 +22,8 @@ const PART_BYTES: u64 = 8 << 20;
 const PARTS_AT_ONCE: usize = 3;
 /// Memory of bytes on their way is counted in these.
 const UNIT_BYTES: u64 = 1 << 20;
-/// So many units there are: 32 requests with small bodies, or four parts.
-pub(super) const UNITS: usize = 32;
+/// So many units there are: 24 requests with small bodies, or three parts. A body takes its size several times until it is sent.
+pub(super) const UNITS: usize = 24;
 
 /// Where the bytes of a blob are.
 pub(in crate::objects) enum Body {

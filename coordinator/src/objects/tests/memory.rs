@@ -35,5 +35,5 @@ async fn large_blobs_side_by_side_take_little_memory() {
     let before = peak_bytes();
     tokio::join!(there_and_back(&objects, &piece), there_and_back(&objects, &piece), there_and_back(&objects, &piece));
     let grown = peak_bytes() - before;
-    assert!(grown < 180 << 20, "360 MiB took {} MiB of memory", grown >> 20);
+    assert!(grown < 100 << 20, "360 MiB took {} MiB of memory", grown >> 20);
 }
